@@ -2,6 +2,9 @@
 backward one.
 """
 
+import copy
+import math
+
 import torch
 
 aten = torch.ops.aten
@@ -9,12 +12,78 @@ aten = torch.ops.aten
 _POOLS = {aten.max_pool2d_with_indices.default: 2, aten.max_pool3d_with_indices.default: 3}  # dimensions of a picture
 
 
-def partition(joint, inputs, **options):
-    """As torch's partitioner by the least that is kept."""
+def partition(joint, inputs, budget=1.0, **options):
+    """As torch's partitioner by the least that is kept. With a budget below 1, of its answers for that budget, rounded
+    down to tenths, and all larger ones, the one with the lowest estimated peak: its peak alone may rise as a budget
+    falls, and a budget is an upper bound.
+    """
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     narrow_indices(joint)
-    return min_cut_rematerialization_partition(joint, inputs, **options)
+    if budget == 1:
+        return min_cut_rematerialization_partition(joint, inputs, **options)
+    best = None
+    for tenths in range(10, math.floor(budget * 10 + 1e-9) - 1, -1):
+        with torch._functorch.config.patch(activation_memory_budget=tenths / 10):
+            graphs = min_cut_rematerialization_partition(_copied(joint), inputs, **options)
+        peak = max(map(peak_bytes, graphs))
+        if best is None or peak < best[0]:
+            best = peak, graphs
+    return best[1]
+
+
+def _copied(joint):
+    copied = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))
+    copied.meta = dict(joint.meta)
+    return copied
+
+
+def _bytes(value):
+    if isinstance(value, torch.Tensor):
+        size = value.element_size()
+        for n in value.shape:
+            size *= n if type(n) is int else n.node.hint if n.node.hint is not None else 1
+        return size
+    return sum(map(_bytes, value)) if isinstance(value, (tuple, list)) else 0
+
+
+def _is_view(node):
+    """Whether the result lies in the memory of the first operand."""
+    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
+    return any(r.alias_info is not None for r in returns) or getattr(node.target, "__name__", "") == "getitem"
+
+
+def _is_pointwise(node):
+    return node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
+
+
+def peak_bytes(graph_module):
+    """What a graph of one direction has in memory at its fullest: what it keeps or is given of the other direction, and
+    values from where they are made to where they are read last. A pointwise value that only its one reader needs, which
+    is pointwise too, is never in memory. What the caller has in any case, parameters and inputs, does not count.
+    """
+    nodes = list(graph_module.graph.nodes)
+    place = {node: k for k, node in enumerate(nodes)}
+    owner, last = {}, {}
+    for node in nodes:
+        operands = node.all_input_nodes
+        owner[node] = owner[operands[0]] if operands and node.op == "call_function" and _is_view(node) else node
+        for operand in operands:
+            last[owner[operand]] = place[node]
+    change = [0] * (len(nodes) + 1)
+    for node in nodes:
+        fused = _is_pointwise(node) and len(node.users) == 1 and _is_pointwise(next(iter(node.users)))
+        given = node.op == "placeholder" and (node.name.startswith("primals") or "fwd_seed" in node.name)
+        if owner[node] is not node or node.op == "output" or fused or given:
+            continue
+        size = _bytes(node.meta.get("val"))
+        change[0 if node.op == "placeholder" else place[node]] += size
+        change[max(last.get(node, 0), place[node]) + 1] -= size
+    live = peak = 0
+    for by in change:
+        live += by
+        peak = max(peak, live)
+    return peak
 
 
 def narrow_indices(joint):

@@ -42,6 +42,12 @@ _OWN = {
         "hold a model's weights as constants in graphs of inference, packed for the library; they are packed "
         "again after a write that torch counts (not through .data or NumPy)",
     ),
+    "memory.budget": (
+        "0..1",
+        "in training, how much of what the forward graph would keep for the backward one it may keep, where 1, the "
+        "default, keeps what is fastest and 0 computes all of it again; in steps of a tenth, and less never has a "
+        "higher estimated peak",
+    ),
     "size_facts": (
         "FACT,...",
         "facts about free sizes that a program may rely on where they hold in its first call, each a guard of "
@@ -93,6 +99,7 @@ class Options:
     fallback_random: bool = False
     debug_dir: pathlib.Path | None = None
     size_facts: tuple = ()
+    budget: float = 1.0  # of what is kept for the backward graph
     recompiles: bool = False  # each recompile is told
     device: str | None = None
     numbers: itertools.count = dataclasses.field(default_factory=itertools.count, compare=False)
@@ -108,7 +115,10 @@ class Options:
 
     def key(self):
         """What a compile depends on, besides its graph."""
-        return sorted(self.settings.items()) + ([("device", self.device)] if self.device else [])
+        own = ([("device", self.device)] if self.device else []) + (
+            [("memory.budget", str(self.budget))] if self.budget < 1 else []
+        )
+        return sorted(self.settings.items()) + own
 
 
 def _tf32(torch):
@@ -142,6 +152,17 @@ def _count(given, key, default):
     if not text.isdecimal() or not 0 < int(text) < 2**31:
         raise _native.Error(f"option {key} takes a number from 1 on, not '{text}'")
     return int(text)
+
+
+def _share(given, key):
+    value = given.pop(key, 1.0)
+    try:
+        share = float(value) if not isinstance(value, bool) else -1.0
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise _native.Error(f"option {key} takes a number from 0 to 1, not {value!r}")
+    return share
 
 
 def _path(given, key):
@@ -212,6 +233,7 @@ def parse(options=None, mode=None):
     log = [_TORCH_NAMES.get(s, s) for s in log if s != "recompiles"]
     device = _device(given)
     debug_dir, facts, recordings = _path(given, "debug_dir"), _facts(given), _count(given, "cuda.graphs_kept", 8)
+    budget = _share(given, "memory.budget")
     chosen = {"fallback": "true"} | _of_torch(mode) | {k: _text(v) for k, v in given.items()}
     if chosen.get("cuda.kernels") == "triton":
         chosen.setdefault("cuda.python", sys.executable)
@@ -226,6 +248,7 @@ def parse(options=None, mode=None):
         fallback_random=fallback_random,
         debug_dir=pathlib.Path(debug_dir) if debug_dir else None,
         size_facts=facts,
+        budget=budget,
         recompiles=recompiles,
         device=device,
     )

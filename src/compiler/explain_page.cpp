@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "coil/coil.h"
+#include "compiler/memory_text.h"
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
 #include "compiler/report.h"
@@ -168,9 +169,9 @@ class Page {
       label(b.names, x, y, width, height, output ? "#fff" : "#1d2430");
       out_ += "</g>\n";
     }
-    out_ += fmt::format(
-        "<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#69727f\">call 0 to {}</text>\n</svg>\n</section>\n", kLeft,
-        kHeight + 15, calls_.empty() ? 0 : calls_.size() - 1);
+    out_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#69727f\">call 0 to {}</text>\n</svg>\n",
+                        kLeft, kHeight + 15, calls_.empty() ? 0 : calls_.size() - 1);
+    out_ += "<pre class=\"item\">" + escape(memory_text(p_, lowered_.source_lines)) + "</pre>\n</section>\n";
   }
 
   /// The names in a rectangle, along it or upright, or the first alone, or none where it is too small.

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "passes/loop/tf32.h"
@@ -73,6 +74,10 @@ const Row kRows[] = {
     {"memory.order", &Settings::memory_order, "true|false",
      "run calls in the order in which temporaries need the least memory, take kernels apart that raise its peak, and "
      "make masks and positions again for late readers; false keeps the order of the program"},
+    {"memory.limit", &Settings::memory_limit, "BYTES",
+     "refuse programs that need more for temporaries, outputs and weights at once (N, NKiB, NMiB or NGiB): when they "
+     "are "
+     "compiled, or before a call runs where sizes are free; 0: none"},
     {"fold_constants", &Settings::fold_constants, "true|false",
      "compute at compile time what depends on weights alone"},
     {"keep_nan", &Settings::keep_nan, "true|false",
@@ -105,8 +110,12 @@ const Row kRows[] = {
 std::int64_t parse_bytes(const std::string& key, const std::string& value) {
   std::int64_t bytes = -1;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), bytes);
-  if (error != std::errc{} || end != value.data() + value.size() || bytes < 0)
-    fail("setting {} takes a number of bytes, not '{}'", key, value);
+  const std::string_view unit(end, value.data() + value.size());
+  const std::string_view units[] = {"", "KiB", "MiB", "GiB"};
+  const auto* found = std::ranges::find(units, unit);
+  const bool is_number = error == std::errc{} && bytes >= 0 && found != std::end(units);
+  if (!is_number || __builtin_mul_overflow(bytes, std::int64_t{1} << (10 * (found - units)), &bytes))
+    fail("setting {} takes a number of bytes, or of KiB, MiB or GiB (64MiB), not '{}'", key, value);
   return bytes;
 }
 

@@ -7,12 +7,14 @@
 #include "autotune/products.h"
 #include "codegen/triton/compile.h"
 #include "compiler/library.h"
+#include "compiler/options.h"
 #include "compiler/run_passes.h"
 #include "fx/text.h"
 #include "lowering/lowering.h"
 #include "runtime/device/library.h"
 #include "runtime/device/messages.h"
 #include "runtime/host/symm_mem_args.h"
+#include "runtime/plan/memory_need.h"
 #include "scheduler/split.h"
 #include "scheduler/text.h"
 #include "scheduler/verify.h"
@@ -224,6 +226,8 @@ runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backe
   runtime::Program out;
   compile_triton_kernels(lines, backend, options, stages);
   out.plan = stages("plan", [&] { return wrapper::make_plan(lines); });
+  out.plan.memory_limit = static_cast<std::uint64_t>(parse_settings(options.settings).memory_limit);
+  runtime::check_memory_limit(out.plan);
   out.plan.isa = backend.isa();
   out.plan.launches_early = backend.launches_early();
   codegen::Binaries binaries = compile_kernels(lines, backend, options, stages);

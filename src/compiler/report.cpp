@@ -1,6 +1,7 @@
 #include "compiler/report.h"
 
 #include "codegen/triton/compile.h"
+#include "compiler/memory_text.h"
 #include "runtime/device/library.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
@@ -262,6 +263,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
                         human_bytes(order->now), human_bytes(order->written));
   text += "\nSteps, with the bytes live at each\n";
   write_steps(text, report, lines, program);
+  text += memory_text(program, lines);
   text += "\n" + fusion_text(graph, schedule) + "\nLibrary calls\n";
   write_library_calls(text, program);
   write_fallbacks(text, lines, program);

@@ -45,6 +45,7 @@ struct Settings {
   bool fuse = true;                   ///< fuse
   bool fuse_epilogues = true;         ///< fuse_epilogues
   bool memory_order = true;           ///< memory.order: calls run in the order that needs the least memory
+  std::int64_t memory_limit = 0;      ///< memory.limit: bytes that a program may need at once; 0: any number
   bool fold_constants = true;         ///< fold_constants
   bool keep_nan = true;               ///< keep_nan: through products and convolutions with relu or clip behind them
   std::string winograd =

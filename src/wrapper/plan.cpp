@@ -240,6 +240,7 @@ class Planner {
     runtime::ExternCall call;
     call.op = c.op;
     call.attributes = c.attributes;
+    call.description = computed(c);
     for (const View& v : c.inputs) call.inputs.push_back(view(v));
     for (const View& v : c.outputs) call.outputs.push_back(view(v));
     plan_.steps.push_back(std::move(call));

@@ -36,6 +36,26 @@ Uses uses(const Line& line) {
   return u;
 }
 
+void rename_buffers(Line& line, const std::vector<BufferId>& names) {
+  auto view = [&](View& v) { v.buffer = names[v.buffer]; };
+  if (auto* call = std::get_if<CallKernel>(&line)) {
+    for (BufferId& b : call->buffers) b = names[b];
+    for (auto& [from, to] : call->in_place) from = names[from], to = names[to];
+    std::erase_if(call->in_place, [](const auto& pair) { return pair.first == pair.second; });
+    if (call->copies) call->copies = {names[call->copies->first], names[call->copies->second]};
+  } else if (auto* library = std::get_if<CallExtern>(&line)) {
+    for (auto* views : {&library->inputs, &library->outputs}) std::ranges::for_each(*views, view);
+  } else if (auto* host = std::get_if<CallFallback>(&line)) {
+    std::ranges::for_each(host->inputs, view);
+    for (auto& v : host->outputs)
+      if (v) view(*v);
+  } else if (auto* user = std::get_if<CallUserKernel>(&line)) {
+    std::ranges::for_each(user->tensors, view);
+  } else if (auto* read = std::get_if<ReadSymbol>(&line)) {
+    read->source = names[read->source];
+  }
+}
+
 void drop_calls(Program& p, const std::set<std::size_t>& gone) {
   if (gone.empty()) return;
   std::vector<Line> lines;

@@ -205,6 +205,8 @@ struct Uses {
   std::vector<BufferId> reads, writes;
 };
 Uses uses(const Line&);
+/// Each buffer in the line becomes `names` of it. What was to be made in place of itself needs no leave any more.
+void rename_buffers(Line&, const std::vector<BufferId>& names);
 
 /// Takes calls out, and kernels that nobody calls any more.
 void drop_calls(Program&, const std::set<std::size_t>& lines);

@@ -146,6 +146,7 @@ def test_bench_json(made, tmp_path):
         "latency_ms",
         "peak_bytes",
         "planned_peak_bytes",
+        "measured_peak_bytes",
         "weight_bytes",
         "kernels",
         "extern_calls",

@@ -136,6 +136,46 @@ def test_explain_says_what_the_order_does(tmp_path):
     assert "together they raise" not in small
 
 
+class NormAfterProduct(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(512)
+        self.first, self.second = nn.Linear(512, 512), nn.Linear(512, 512)
+
+    def forward(self, x):
+        return self.second(self.norm(self.first(x)))
+
+
+class IntoResults(nn.Module):
+    """Results of other shapes and types than what they are written over."""
+
+    def forward(self, x):
+        scanned = torch.cumsum(x, 0)
+        return torch.round(scanned).int().view(-1, 64), torch.tanh(torch.cumsum(x, 1)).t()
+
+
+@pytest.mark.parametrize(
+    ("module", "most"), [(NormAfterProduct(), 1 << 20), (IntoResults(), 0)], ids=["into a value", "into results"]
+)
+def test_a_value_is_written_over_what_it_is_made_of(module, most, tmp_path):
+    args = (torch.randn(512, 512),)
+    assert planned_peak(module, args, tmp_path) <= most
+    check(module, args)
+
+
+class Chunks(nn.Module):
+    """Parts of a concatenation, each sorted: they are made where they will lie."""
+
+    def forward(self, x):
+        return torch.cat([torch.sin(x) * 2, torch.cumsum(x, 1), torch.exp(x) - 1]).cos()
+
+
+def test_parts_of_a_concatenation_are_made_where_they_lie(tmp_path):
+    args = (torch.randn(256, 1024),)
+    assert planned_peak(Chunks(), args, tmp_path) <= 3 * MIB
+    check(Chunks(), args)
+
+
 class MaskedTwice(nn.Module):
     """A mask of 4 MiB that is read by a product before and by one behind a value of 16 MiB."""
 

@@ -175,7 +175,10 @@ MemoryProgram random_program(std::uint32_t seed, std::size_t count) {
 /// The least peak of all orders: over the sets of steps that may have run, the least peak of reaching each.
 class Optimum {
  public:
-  explicit Optimum(const MemoryProgram& p) : p_(p) {}
+  explicit Optimum(const MemoryProgram& p) : p_(p), touched_by_(p.storages.size(), 0) {
+    for (StepId s = 0; s < p.steps.size(); ++s)
+      for (StorageId t : p.steps[s].touches) touched_by_[t] |= 1u << s;
+  }
   std::uint64_t find() {
     std::map<std::uint32_t, std::uint64_t> level{{0, 0}};
     for (std::size_t k = 0; k < p_.steps.size(); ++k) {
@@ -197,11 +200,7 @@ class Optimum {
   bool may_run(StepId s, std::uint32_t done) const {
     return std::ranges::all_of(p_.steps[s].after, [&](StepId before) { return (done >> before & 1) != 0; });
   }
-  bool touched(StorageId t, std::uint32_t steps) const {
-    for (StepId s = 0; s < p_.steps.size(); ++s)
-      if ((steps >> s & 1) != 0 && std::ranges::find(p_.steps[s].touches, t) != p_.steps[s].touches.end()) return true;
-    return false;
-  }
+  bool touched(StorageId t, std::uint32_t steps) const { return (touched_by_[t] & steps) != 0; }
   std::uint64_t during(std::uint32_t done, StepId s) const {
     const std::uint32_t bit = 1u << s, all = (1u << p_.steps.size()) - 1;
     std::uint64_t live = 0;
@@ -220,14 +219,17 @@ class Optimum {
     return live;
   }
   const MemoryProgram& p_;
+  std::vector<std::uint32_t> touched_by_;  ///< sets of steps
 };
 
 TEST(OrderForMemory, IsWithinATwentiethOfTheOptimumOfRandomPrograms) {
-  constexpr std::uint32_t kPrograms = 300;
+  // A part of the five hundred of a release: COIL_ORDER_PROGRAMS=500.
+  const char* asked = std::getenv("COIL_ORDER_PROGRAMS");
+  const auto programs = static_cast<std::uint32_t>(asked ? std::atoi(asked) : 120);
   double logs = 0, written = 0, worst = 1;
   std::uint32_t worst_seed = 0, reached = 0;
-  for (std::uint32_t seed = 1; seed <= kPrograms; ++seed) {
-    const MemoryProgram p = random_program(seed, 4 + seed % 10);
+  for (std::uint32_t seed = 1; seed <= programs; ++seed) {
+    const MemoryProgram p = random_program(seed, 4 + seed % 11);
     const scheduler::MemoryOrder order = scheduler::order_for_memory(p);
     ASSERT_TRUE(scheduler::respects(p, order.steps)) << "seed " << seed;
     EXPECT_EQ(order.found.temporaries, scheduler::peak_of(p, order.steps).temporaries) << "seed " << seed;
@@ -240,8 +242,8 @@ TEST(OrderForMemory, IsWithinATwentiethOfTheOptimumOfRandomPrograms) {
     if (ratio > worst) worst = ratio, worst_seed = seed;
   }
   std::printf("to the optimum: %.4f in the mean, %.4f at worst (seed %u), reached by %u of %u; as written %.4f\n",
-              std::exp(logs / kPrograms), worst, worst_seed, reached, kPrograms, std::exp(written / kPrograms));
-  EXPECT_LE(std::exp(logs / kPrograms), 1.05);
+              std::exp(logs / programs), worst, worst_seed, reached, programs, std::exp(written / programs));
+  EXPECT_LE(worst, 1.05);
 }
 
 TEST(OrderForMemory, EachOrderRespectsWhatMustComeFirst) {

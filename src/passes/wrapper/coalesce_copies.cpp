@@ -126,32 +126,14 @@ class Coalescer {
   }
 
   void rename() {
-    auto view = [&](View& v) { v.buffer = name_[v.buffer]; };
     std::set<std::size_t> gone;
     for (std::size_t k = 0; k < p_.lines.size(); ++k) {
-      Line& line = p_.lines[k];
       if (auto copy = copy_at_.find(k); copy != copy_at_.end() && name_[copy->second.from] == name_[copy->second.to])
         gone.insert(k);
-      if (auto* call = std::get_if<CallKernel>(&line)) {
-        for (BufferId& b : call->buffers) b = name_[b];
-        for (auto& [from, to] : call->in_place) from = name_[from], to = name_[to];
-        std::erase_if(call->in_place, [](const auto& pair) { return pair.first == pair.second; });
-        if (call->copies) call->copies = {name_[call->copies->first], name_[call->copies->second]};
-      } else if (auto* library = std::get_if<CallExtern>(&line)) {
-        for (auto* views : {&library->inputs, &library->outputs})
-          for (View& v : *views) view(v);
-      } else if (auto* host = std::get_if<CallFallback>(&line)) {
-        for (View& v : host->inputs) view(v);
-        for (auto& v : host->outputs)
-          if (v) view(*v);
-      } else if (auto* user = std::get_if<CallUserKernel>(&line)) {
-        for (View& v : user->tensors) view(v);
-      } else if (auto* read = std::get_if<ReadSymbol>(&line)) {
-        read->source = name_[read->source];
-      }
+      rename_buffers(p_.lines[k], name_);
     }
     for (Output& o : p_.outputs)
-      if (auto* v = std::get_if<View>(&o.value)) view(*v);
+      if (auto* v = std::get_if<View>(&o.value)) v->buffer = name_[v->buffer];
     drop_calls(p_, gone);
   }
 

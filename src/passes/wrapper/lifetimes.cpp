@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/plan/arena_planner.h"
 #include "support/error.h"
 
 namespace coil::wrapper {
@@ -112,6 +113,48 @@ std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, 
   return std::nullopt;
 }
 
+/// Bytes of the arena in which each buffer takes over the memory of another, or has its own.
+std::uint64_t packed(const Program& p, const std::vector<Lifetime>& life,
+                     const std::vector<std::optional<BufferId>>& from) {
+  std::vector<runtime::Interval> intervals(p.buffers.size());
+  std::vector<BufferId> owner(p.buffers.size());
+  // Whose memory a buffer takes over is born before it.
+  std::vector<BufferId> by_birth;
+  for (BufferId b = 0; b < owner.size(); ++b)
+    if (p.buffers[b].kind == BufferKind::Temporary && !p.buffers[b].comm && life[b].first != SIZE_MAX)
+      by_birth.push_back(b);
+  std::ranges::stable_sort(by_birth, {}, [&](BufferId b) { return life[b].first; });
+  for (BufferId b : by_birth) {
+    owner[b] = from[b] ? owner[*from[b]] : b;
+    const auto first = static_cast<std::uint32_t>(life[b].first), last = static_cast<std::uint32_t>(life[b].last);
+    runtime::Interval& i = intervals[owner[b]];
+    if (owner[b] == b) i = {static_cast<std::uint64_t>(p.buffers[b].bytes.constant().value_or(0)), first, last};
+    i.last = std::max(i.last, last);
+  }
+  return runtime::plan_arena(intervals, runtime::ArenaEffort::Call).peak;
+}
+
+/// Whose memory each buffer takes over, if any. Two that are one block of memory leave the planner less room to place
+/// them: where all sizes are known and the arena is smaller without, none does.
+std::vector<std::optional<BufferId>> hand_overs(const Program& p, const std::vector<Lifetime>& life,
+                                                const std::vector<std::set<BufferId>>& born,
+                                                const std::set<BufferId>& of_sides) {
+  std::vector<std::optional<BufferId>> from(p.buffers.size());
+  const std::vector<std::optional<BufferId>> none = from;
+  for (std::size_t k = 0; k < p.lines.size(); ++k) {
+    const auto* call = std::get_if<CallKernel>(&p.lines[k]);
+    if (!call) continue;
+    std::set<BufferId> taken;
+    for (BufferId b : born[k]) {
+      if (p.buffers[b].kind != BufferKind::Temporary || of_sides.contains(b)) continue;
+      from[b] = dying_operand(p, *call, b, k, life, taken);
+      if (from[b]) taken.insert(*from[b]);
+    }
+  }
+  if (from == none || std::ranges::any_of(p.buffers, [](const Buffer& b) { return !b.bytes.constant(); })) return from;
+  return packed(p, life, none) < packed(p, life, from) ? none : from;
+}
+
 }  // namespace
 
 void plan_lifetimes(Program& p) {
@@ -149,16 +192,12 @@ void plan_lifetimes(Program& p) {
   for (const Output& o : p.outputs)
     if (auto* v = std::get_if<View>(&o.value)) life[v->buffer].last = p.lines.size();
 
+  const std::vector<std::optional<BufferId>> from = hand_overs(p, life, born, of_sides);
   std::vector<Line> lines;
   for (std::size_t k = 0; k < p.lines.size(); ++k) {
-    std::set<BufferId> taken;
     for (BufferId b : born[k]) {
-      std::optional<BufferId> from;
-      if (auto* call = std::get_if<CallKernel>(&p.lines[k]);
-          call && p.buffers[b].kind == BufferKind::Temporary && !of_sides.contains(b))
-        from = dying_operand(p, *call, b, k, life, taken);
-      if (from)
-        taken.insert(*from), lines.push_back(Reuse{*from, b});
+      if (from[b])
+        lines.push_back(Reuse{*from[b], b});
       else if (p.buffers[b].comm)
         lines.push_back(AllocateComm{b});
       else

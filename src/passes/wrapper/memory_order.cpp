@@ -214,7 +214,7 @@ class StepsBuilder {
   std::vector<StepId> since_fence_;
 };
 
-/// Bytes of the arena in this order, packed as the plan will pack them.
+/// Bytes of the arena in this order, packed in short.
 std::uint64_t packed(const scheduler::MemoryProgram& program, std::span<const StepId> order) {
   // A chain of storages that hand their memory on is placed as one.
   const std::vector<scheduler::Life> life = scheduler::lives_in(program, order);
@@ -230,7 +230,7 @@ std::uint64_t packed(const scheduler::MemoryProgram& program, std::span<const St
     i.last = i.bytes == 0 ? last : std::max(i.last, last);
     i.bytes = program.storages[s].bytes;
   }
-  return runtime::plan_arena(intervals).peak;
+  return runtime::plan_arena(intervals, runtime::ArenaEffort::Call).peak;
 }
 
 /// The lines in the new order, each kernel's definition before its first call.

@@ -12,6 +12,7 @@
 #include "passes/wrapper/symbols.h"
 #include "passes/wrapper/triton_calls.h"
 #include "passes/wrapper/unused_constants.h"
+#include "passes/wrapper/write_into_outputs.h"
 #include "wrapper/program.h"
 
 namespace coil::passes {
@@ -49,6 +50,9 @@ inline constexpr WrapperPass kRemakeForMemory{
     "remake-for-memory", "Masks, positions and the like are made again for late readers where that lowers the peak.",
     on_lines<wrapper::remake_for_memory>,
     [](const target::Target&, const Settings& settings) { return settings.memory_order; }};
+inline constexpr WrapperPass kWriteIntoOutputs{"write-into-outputs",
+                                               "What a result may be written over is made in the result's memory.",
+                                               on_lines<wrapper::write_into_outputs>};
 inline constexpr WrapperPass kPlanLifetimes{
     "plan-lifetimes", "Each buffer is allocated before its first use and freed, or handed on, after its last.",
     on_lines<wrapper::plan_lifetimes>};

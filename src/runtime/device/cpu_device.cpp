@@ -16,6 +16,8 @@ class CpuQueue : public Queue {
   void begin() override { threads_.emplace(thread_count()); }
   void end() noexcept override { threads_.reset(); }
   Storage allocate(std::size_t bytes) override { return pool_->allocate(bytes); }
+  void begin_measuring() override { pool_->begin_measuring(); }
+  std::uint64_t measured_bytes() const override { return pool_->measured_bytes(); }
   std::span<std::int64_t> shared_words(std::size_t count) override {
     words_.assign(count, 0);
     return words_;

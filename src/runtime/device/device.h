@@ -108,6 +108,11 @@ class COIL_EXTENSION_API Queue {
   /// Work of this one is on the queue from now on, or in what is being recorded.
   virtual void watch(const std::shared_ptr<QueueWatcher>&) {}
 
+  /// The most bytes that were taken from the queue's pool and not given back since `begin_measuring`, beyond those
+  /// before. 0 where the device does not count.
+  virtual void begin_measuring() {}
+  virtual std::uint64_t measured_bytes() const { return 0; }
+
   std::uint64_t planned_bytes = 0;  ///< the program's planned peak, for messages
 };
 

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <new>
@@ -26,7 +27,7 @@ std::size_t capacity_for(std::size_t bytes) {
 struct OutputPool::Block : PooledBlock {
   Block(std::byte* data, std::size_t capacity) : data(data), capacity(capacity) {}
   std::byte* data;
-  std::size_t capacity;
+  std::size_t capacity, used = 0;
 };
 
 std::shared_ptr<OutputPool> OutputPool::make(std::size_t keep_bytes) {
@@ -61,12 +62,19 @@ Storage OutputPool::allocate(std::size_t bytes) {
     std::lock_guard lock(mutex_);
     free_[capacity].reserve(free_[capacity].size() + 16);  // so that giving back does not allocate
   }
+  {
+    std::lock_guard lock(mutex_);
+    block->used = bytes;
+    used_bytes_ += bytes;
+    most_bytes_ = std::max(most_bytes_, used_bytes_);
+  }
   return {share_block(shared_from_this(), block, block->data), bytes};
 }
 
 void OutputPool::give_back(Block* block) noexcept {
   {
     std::lock_guard lock(mutex_);
+    used_bytes_ -= block->used;
     if (free_bytes_ + block->capacity <= keep_bytes_) {
       free_[block->capacity].push_back(block);
       free_bytes_ += block->capacity;
@@ -79,6 +87,16 @@ void OutputPool::give_back(Block* block) noexcept {
 std::size_t OutputPool::free_bytes() const {
   std::lock_guard lock(mutex_);
   return free_bytes_;
+}
+
+void OutputPool::begin_measuring() {
+  std::lock_guard lock(mutex_);
+  used_before_ = most_bytes_ = used_bytes_;
+}
+
+std::size_t OutputPool::measured_bytes() const {
+  std::lock_guard lock(mutex_);
+  return most_bytes_ - std::min(most_bytes_, used_before_);
 }
 
 }  // namespace coil::runtime

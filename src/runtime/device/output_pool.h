@@ -26,6 +26,9 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   /// is out.
   Storage allocate(std::size_t bytes);
   std::size_t free_bytes() const;
+  /// The most bytes that were asked for and in use at once since `begin_measuring`, less what was in use then.
+  std::size_t measured_bytes() const;
+  void begin_measuring();
 
  private:
   struct Block;
@@ -38,7 +41,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   const std::size_t keep_bytes_;
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block*>> free_;  ///< by capacity
-  std::size_t free_bytes_ = 0;
+  std::size_t free_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0, used_before_ = 0;
 };
 
 }  // namespace coil::runtime

@@ -107,6 +107,7 @@ void Binding::bind(std::span<const Tensor> given) {
   bind_memory();
   bind_steps();
   bind_results();
+  check_limit();
   repeats_ = takes_the_same_steps();
   if (!borrows_memory_) take_memory();
   guards_.remember(given, now_.seen);
@@ -218,7 +219,7 @@ void Binding::bind_memory() {
   if (planned) {
     for (BufferId id : temporaries) offsets[id] = static_cast<std::uint64_t>(plan_.buffers[id].arena_offset);
   } else {
-    ArenaPlan arena = plan_arena(intervals);
+    ArenaPlan arena = plan_arena(intervals, ArenaEffort::Call);
     offsets = std::move(arena.offsets);
     now_.arena_bytes = arena.peak;
   }
@@ -235,12 +236,28 @@ void Binding::bind_memory() {
   now_.arena_offset = std::move(offsets);
 }
 
+MemoryNeed Binding::need() const {
+  MemoryNeed need{now_.arena_bytes, now_.workspace_bytes, 0, model_.weight_bytes};
+  for (const BoundOutputBuffer& out : now_.outputs) need.outputs += out.bytes;
+  return need;
+}
+
+void Binding::check_limit() const {
+  if (plan_.memory_limit) check_memory_limit(plan_, need(), now_.buffer_bytes);
+}
+
 void Binding::take_memory() {
   if (arena_.bytes < now_.arena_bytes) {
     arena_ = {};
-    queue_.planned_bytes = now_.arena_bytes + model_.weight_bytes;
-    for (const BoundOutputBuffer& out : now_.outputs) queue_.planned_bytes += out.bytes;
-    arena_ = queue_.allocate(now_.arena_bytes);
+    queue_.planned_bytes = need().total();
+    try {
+      arena_ = queue_.allocate(now_.arena_bytes);
+    } catch (const Error& e) {
+      is_bound_ = false;
+      fail("{}: the arena for temporaries of {}, which needs {} in all; the largest that are live at once: {}",
+           e.what(), plan_.model_name.empty() ? "the program" : plan_.model_name, in_binary_units(need().total()),
+           largest_buffers(plan_, now_.buffer_bytes));
+    }
   }
   grow_workspace();
   if (arena_.data.get() == now_.arena_base) return;

@@ -16,6 +16,7 @@
 #include "runtime/executor/model.h"
 #include "runtime/executor/recorded_parts.h"
 #include "runtime/groups/symmetric.h"
+#include "runtime/plan/memory_need.h"
 #include "runtime/plan/shape_program.h"
 
 namespace coil::runtime {
@@ -37,6 +38,8 @@ class Binding {
   /// programs that take turns then share them.
   void set_borrows_memory(bool on) { borrows_memory_ = on; }
   void take_memory();
+  /// What the program needs for the sizes it is bound for.
+  MemoryNeed need() const;
   /// Asked between turns of loops: whether the run is to end.
   void set_stop(std::function<bool()> asked) { stop_ = std::move(asked); }
   /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
@@ -107,6 +110,7 @@ class Binding {
   bool take_from_shelf(std::span<const Tensor>);
   void check_conditions(std::span<const Tensor>) const;
   void bind_memory();
+  void check_limit() const;
   void bind_steps();
   BoundStep bind_kernel(const KernelCall&, std::uint32_t failure, std::size_t step);
   BoundStep bind_extern(const ExternCall&, std::uint32_t site);

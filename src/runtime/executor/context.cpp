@@ -338,6 +338,10 @@ std::vector<double> Context::time_steps(std::span<const Tensor> inputs) {
   return seconds;
 }
 
+void Context::begin_measuring() { impl_->queue->begin_measuring(); }
+
+std::uint64_t Context::measured_bytes() const { return impl_->queue->measured_bytes(); }
+
 void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
 
 void Context::set_inputs_done(InputsDone done) { impl_->inputs_done = std::move(done); }

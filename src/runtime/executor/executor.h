@@ -90,6 +90,10 @@ class Context {
   /// Copies a tensor of this device or the host into memory of the host, and waits for it.
   void copy_to_host(const Tensor& to, const Tensor& from);
   MemoryUse memory() const;
+  /// The most bytes that runs had from the device's pool at once since `begin_measuring`, outputs that are still held
+  /// and scratch memory included.
+  void begin_measuring();
+  std::uint64_t measured_bytes() const;
   struct Impl;
 
  private:

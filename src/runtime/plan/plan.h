@@ -158,6 +158,7 @@ struct ExternCall {
   std::string op;
   Attributes attributes;
   std::vector<View> inputs, outputs;
+  std::string description;  ///< what it computes, and where in the program that stands, for people
 };
 
 /// An integer argument of a HostCall.
@@ -279,7 +280,7 @@ struct CommPool {
 
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
-  static constexpr int kVersion = 10;
+  static constexpr int kVersion = 11;
   static constexpr int kOldestVersion = 3;
   std::string model_name;
   Device device;
@@ -300,6 +301,7 @@ struct Plan {
   /// On a GPU: kernels wait, before they touch memory, for the one before them, so that they may be launched while that
   /// still runs.
   bool launches_early = false;
+  std::uint64_t memory_limit = 0;      ///< more than so many bytes are refused before a run begins; 0: any number
   bool check_lifetimes = false;        ///< each run is watched (lifetime_checker.h)
   std::optional<Signature> signature;  ///< of programs that came as archives
 };

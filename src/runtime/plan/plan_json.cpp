@@ -192,7 +192,9 @@ Json to_json(const Step& step) {
       for (const auto& [name, value] : c.attributes) attributes[name] = to_json(value);
       for (const View& v : c.inputs) in.push_back(to_json(v));
       for (const View& v : c.outputs) out.push_back(to_json(v));
-      return {{"library", c.op}, {"attributes", attributes}, {"inputs", in}, {"outputs", out}};
+      Json call = {{"library", c.op}, {"attributes", attributes}, {"inputs", in}, {"outputs", out}};
+      if (!c.description.empty()) call["description"] = c.description;
+      return call;
     }
     Json operator()(const HostCall& c) const { return to_json(c); }
     Json operator()(const AssertCall& c) const { return {{"assert", c.condition}, {"message", c.message}}; }
@@ -244,7 +246,8 @@ Step step_from(const Json& j) {
     return Control{enum_from<Control::Kind>(kControls, j.at("control").get<std::string>()),
                    integer<Slot>(j.at("value")), integer<Slot>(j.at("counter")),
                    integer<std::uint32_t>(j.at("target"))};
-  ExternCall call{j.at("library").get<std::string>(), {}, {}, {}};
+  ExternCall call{j.at("library").get<std::string>(), {}, {}, {}, {}};
+  if (j.contains("description")) call.description = j.at("description").get<std::string>();
   for (const auto& [name, value] : j.at("attributes").items()) call.attributes[name] = attribute_from(value);
   for (const Json& v : j.at("inputs")) call.inputs.push_back(view_from(v));
   for (const Json& v : j.at("outputs")) call.outputs.push_back(view_from(v));
@@ -352,7 +355,7 @@ constexpr std::string_view kMembers[] = {
     "format",      "version",          "model",          "device",        "isa",
     "arena_bytes", "inputs",           "outputs",        "shape_program", "checks",
     "constants",   "buffers",          "kernels",        "steps",         "check_lifetimes",
-    "signature",   "stops_on_failure", "launches_early", "comm_pools"};
+    "signature",   "stops_on_failure", "launches_early", "comm_pools",    "memory_limit"};
 
 /// Brackets inside brackets, which are read by functions that call themselves.
 void check_nesting(std::string_view text) {
@@ -390,6 +393,7 @@ Plan read_plan(const Json& j) {
   plan.isa = j.at("isa").get<std::string>();
   plan.static_arena_bytes = integer<std::uint64_t>(j.at("arena_bytes"));
   plan.check_lifetimes = j.contains("check_lifetimes") && j.at("check_lifetimes").get<bool>();
+  if (j.contains("memory_limit")) plan.memory_limit = integer<std::uint64_t>(j.at("memory_limit"));
   plan.launches_early = j.contains("launches_early") && j.at("launches_early").get<bool>();
   plan.stops_on_failure = j.contains("stops_on_failure") && j.at("stops_on_failure").get<bool>();
   if (j.contains("signature")) plan.signature = signature_from_json(j.at("signature"));
@@ -408,8 +412,9 @@ Plan read_plan(const Json& j) {
 /// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures;
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
-/// early; version 9 kernels that are not Coil's own; version 10 communication buffers.
+/// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory.
 int version_of(const Plan& plan) {
+  if (plan.memory_limit) return 11;
   if (!plan.comm_pools.empty()) return 10;
   const auto has_own_arguments = [](const Step& s) {
     const auto* kernel = std::get_if<KernelCall>(&s);
@@ -463,6 +468,7 @@ std::string plan_to_json(const Plan& plan) {
             {"kernels", list_to_json(plan.kernels)},
             {"steps", list_to_json(plan.steps)}};
   if (plan.check_lifetimes) j["check_lifetimes"] = true;
+  if (plan.memory_limit) j["memory_limit"] = plan.memory_limit;
   if (plan.launches_early) j["launches_early"] = true;
   if (plan.stops_on_failure) j["stops_on_failure"] = true;
   if (!plan.comm_pools.empty()) j["comm_pools"] = list_to_json(plan.comm_pools);

@@ -28,7 +28,7 @@ std::string in_units(std::uint64_t bytes) {
 
 struct MemoryPool::Block : PooledBlock {
   Address address = 0;
-  std::size_t capacity = 0;
+  std::size_t capacity = 0, used = 0;
 };
 
 std::shared_ptr<MemoryPool> MemoryPool::make(std::shared_ptr<const CudaDevice> device) {
@@ -85,12 +85,19 @@ Storage MemoryPool::allocate(std::size_t bytes, std::uint64_t planned_bytes) {
   if (capacity < bytes) fail("out of memory on {}: {} bytes were asked for", device_->describe(), bytes);
   Block* block = take(capacity);
   if (!block) block = make_block(capacity, bytes, planned_bytes);
+  {
+    std::lock_guard lock(mutex_);
+    block->used = bytes;
+    used_bytes_ += bytes;
+    most_bytes_ = std::max(most_bytes_, used_bytes_);
+  }
   return {share_block(shared_from_this(), block, reinterpret_cast<std::byte*>(block->address)), bytes,
           device_->device()};
 }
 
 void MemoryPool::give_back(Block* block) noexcept {
   std::lock_guard lock(mutex_);
+  used_bytes_ -= block->used;
   free_[block->capacity].push_back(block);
   free_bytes_ += block->capacity;
 }
@@ -98,6 +105,16 @@ void MemoryPool::give_back(Block* block) noexcept {
 std::size_t MemoryPool::free_bytes() const {
   std::lock_guard lock(mutex_);
   return free_bytes_;
+}
+
+void MemoryPool::begin_measuring() {
+  std::lock_guard lock(mutex_);
+  used_before_ = most_bytes_ = used_bytes_;
+}
+
+std::size_t MemoryPool::measured_bytes() const {
+  std::lock_guard lock(mutex_);
+  return most_bytes_ - std::min(most_bytes_, used_before_);
 }
 
 }  // namespace coil::runtime::cuda

@@ -27,6 +27,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   /// Gives all free blocks back to the device.
   void trim();
   std::size_t free_bytes() const;
+  /// The most bytes that were asked for and in use at once since `begin_measuring`, less what was in use then.
+  std::size_t measured_bytes() const;
+  void begin_measuring();
 
  private:
   struct Block;
@@ -40,7 +43,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   std::shared_ptr<const CudaDevice> device_;
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block*>> free_;  ///< by capacity
-  std::size_t free_bytes_ = 0;
+  std::size_t free_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0, used_before_ = 0;
 };
 
 }  // namespace coil::runtime::cuda

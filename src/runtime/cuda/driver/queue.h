@@ -25,6 +25,8 @@ class CudaQueue final : public Queue {
   Storage allocate(std::size_t bytes) override {
     return allocate_ ? allocate_(bytes) : pool_->allocate(bytes, planned_bytes);
   }
+  void begin_measuring() override { pool_->begin_measuring(); }
+  std::uint64_t measured_bytes() const override { return pool_->measured_bytes(); }
   std::span<std::int64_t> shared_words(std::size_t count) override;
   void copy(const Tensor& to, const Tensor& from) override;
   void launch(const Launch&, void* const* words) override;

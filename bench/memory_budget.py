@@ -1,0 +1,120 @@
+"""What `memory.budget` does to the peak of a training step on the CPU: for each tenth from 1 to 0 the planned peak of
+activations and temporaries of its two graphs, and what the forward one keeps for the backward one.
+
+usage: memory_budget.py [bert,gpt2,resnet,vit] [--budgets 1,0.5,0] [--json FILE]
+The models are small configurations. The peak is the larger of the forward graph's temporaries and outputs, and the
+backward graph's with what was kept, as the plans have them (each graph's report); parameters do not count. The exit
+status is 1 where a smaller budget has the higher peak.
+"""
+
+import argparse
+import json
+import sys
+
+import torch
+import transformers
+
+import coil  # noqa: F401
+from coil import dynamo
+
+
+def model_of(name):
+    torch.manual_seed(0)
+    match name:
+        case "bert":
+            config = transformers.BertConfig(
+                vocab_size=512, hidden_size=128, num_hidden_layers=4, num_attention_heads=4, intermediate_size=512
+            )
+            ids = torch.randint(0, 512, (4, 128))
+            return transformers.BertForMaskedLM(config), dict(input_ids=ids, labels=ids)
+        case "gpt2":
+            config = transformers.GPT2Config(
+                vocab_size=512, n_positions=128, n_embd=128, n_layer=4, n_head=4, use_cache=False
+            )
+            ids = torch.randint(0, 512, (4, 128))
+            return transformers.GPT2LMHeadModel(config), dict(input_ids=ids, labels=ids)
+        case "resnet":
+            config = transformers.ResNetConfig(
+                embedding_size=16, hidden_sizes=[32, 64], depths=[2, 2], num_labels=10, layer_type="basic"
+            )
+            given = dict(pixel_values=torch.randn(4, 3, 64, 64), labels=torch.randint(0, 10, (4,)))
+            return transformers.ResNetForImageClassification(config), given
+        case "vit":
+            config = transformers.ViTConfig(
+                hidden_size=128,
+                num_hidden_layers=4,
+                num_attention_heads=4,
+                intermediate_size=512,
+                image_size=64,
+                patch_size=8,
+                num_labels=10,
+            )
+            given = dict(pixel_values=torch.randn(4, 3, 64, 64), labels=torch.randint(0, 10, (4,)))
+            return transformers.ViTForImageClassification(config), given
+    raise SystemExit(f"there is no model {name}")
+
+
+def _bytes(values):
+    return sum(v.untyped_storage().nbytes() for v in values if isinstance(v, torch.Tensor))
+
+
+def measured(name, budget):
+    """Peak and bytes kept of one step with the budget."""
+    graphs = []
+    compile = dynamo._compile
+
+    def noted(traced, options, what, **kwargs):
+        graph = compile(traced, options, what, **kwargs)
+        graphs.append((what, graph))
+        return graph
+
+    kept = []
+
+    def hook(value):
+        kept.append(value)
+        return value
+
+    dynamo._compile = noted
+    torch._dynamo.reset()
+    try:
+        model, given = model_of(name)
+        step = torch.compile(model.train(), backend="coil", options={"cache": "none", "memory.budget": budget})
+        own = {p.untyped_storage().data_ptr() for p in [*model.parameters(), *model.buffers()]}
+        own |= {t.untyped_storage().data_ptr() for t in given.values()}
+        with torch.autograd.graph.saved_tensors_hooks(hook, lambda value: value):
+            loss = step(**given).loss
+        loss.backward()
+    finally:
+        dynamo._compile = compile
+    storages = {v.untyped_storage().data_ptr(): v for v in kept if v.untyped_storage().data_ptr() not in own}
+    saved = _bytes(storages.values())
+    peaks = {what: graph.peak_bytes for what, graph in graphs}
+    gradients = all(p.grad is None or torch.isfinite(p.grad).all() for p in model.parameters())
+    assert gradients and torch.isfinite(loss)
+    return {"peak": max(peaks["forward"], saved + peaks["backward"]), "kept": saved, "loss": float(loss)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="?", default="bert,gpt2,resnet,vit")
+    parser.add_argument("--budgets", default="1,0.9,0.8,0.7,0.6,0.5,0.4,0.3,0.2,0.1,0")
+    parser.add_argument("--json")
+    a = parser.parse_args()
+    budgets = [float(b) for b in a.budgets.split(",")]
+    print("| peak, MiB (kept, MiB) | " + " | ".join(f"{b:g}" for b in budgets) + " |")
+    print("| --- |" + " --- |" * len(budgets))
+    results, rises = {}, False
+    for name in a.models.split(","):
+        rows = [measured(name, b) for b in budgets]
+        results[name] = rows
+        cells = [f"{r['peak'] / 2**20:.2f} ({r['kept'] / 2**20:.2f})" for r in rows]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        rises |= any(later["peak"] > row["peak"] for row, later in zip(rows, rows[1:], strict=False))
+    if a.json:
+        with open(a.json, "w") as out:
+            json.dump({"budgets": budgets, "models": results}, out, indent=2)
+    sys.exit(rises)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Limits on memory, arenas that cannot be had, sizes that overflow: refused before anything runs, the next call right."""
+
+import json
+import pathlib
+import re
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from coil_harness import coil as coil_run, coil_ok, export
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+coil = pytest.importorskip("coil", reason="the Python extension is not built")
+
+
+class Widened(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.widen, self.narrow = nn.Linear(64, 1024), nn.Linear(1024, 64)
+
+    def forward(self, x):
+        return self.narrow(torch.cumsum(self.widen(x), 1))
+
+
+def refusal(run):
+    assert run.returncode == 1 and run.stderr.count("\n") == 1, run.stderr
+    return run.stderr
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("limit") / "m.pt2"
+    export(Widened().eval(), (torch.randn(256, 64),), path)
+    return path
+
+
+def compiled(archive, folder, limit):
+    return coil_run("compile", archive, "-o", folder / "m.coil", "--set", f"memory.limit={limit}")
+
+
+def test_a_program_over_the_limit_is_not_compiled(archive, tmp_path):
+    message = refusal(compiled(archive, tmp_path, "1MiB"))
+    assert "memory.limit" in message and re.search(r"buf\d+, 1\.0 MiB: .*test_memory_limit\.py:\d+", message), message
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("limit", ["0", "8MiB", "8192KiB", "1GiB", "100000000"])
+def test_a_limit_that_is_kept_changes_nothing(archive, limit, tmp_path):
+    assert compiled(archive, tmp_path, limit).returncode == 0
+    coil_ok("bench", tmp_path / "m.coil", "--seconds", "0.01", "--json", tmp_path / "b.json")
+    figures = json.loads((tmp_path / "b.json").read_text())
+    assert 0 < figures["planned_peak_bytes"] == figures["measured_peak_bytes"]
+
+
+@pytest.mark.parametrize("limit", ["-1", "1.5MiB", "MiB", "1 MiB", "many", "9999999999GiB"])
+def test_a_limit_that_is_no_number_of_bytes_is_refused(archive, limit, tmp_path):
+    assert "memory.limit" in refusal(compiled(archive, tmp_path, limit))
+
+
+def test_calls_over_the_limit_are_refused_and_the_next_is_right():
+    module = Widened().eval()
+    made = torch.compile(module, backend="coil", dynamic=True, options={"memory.limit": "4MiB"})
+    with torch.no_grad():
+        for rows in (64, 65):
+            x = torch.randn(rows, 64)
+            torch.testing.assert_close(made(x), module(x))
+        with pytest.raises(coil.Error, match=r"memory\.limit.*buf\d+, [\d.]+ MiB: .*test_memory_limit\.py:\d+"):
+            made(torch.randn(4096, 64))
+        x = torch.randn(64, 64)
+        torch.testing.assert_close(made(x), module(x))
+
+
+class Grown(nn.Module):
+    def forward(self, x, n):
+        return torch.cumsum(x.expand(n.shape[0], n.shape[0], n.shape[0], -1), 0).sum()
+
+
+def test_sizes_that_overflow_or_cannot_be_had_are_refused_and_the_next_call_is_right():
+    made = torch.compile(Grown(), backend="coil", dynamic=True)
+    x = torch.randn(8)
+
+    def given(n):
+        return x, torch.empty(1).expand(n)
+
+    with torch.no_grad():
+        for n in (3, 5):
+            torch.testing.assert_close(made(*given(n)), Grown()(*given(n)))
+        with pytest.raises(coil.Error, match="overflow"):
+            made(*given(1 << 21))
+        with pytest.raises(coil.Error, match=r"out of memory.*buf\d+.*test_memory_limit\.py:\d+"):
+            made(*given(1 << 14))
+        torch.testing.assert_close(made(*given(4)), Grown()(*given(4)))
+
+
+def test_explain_says_who_owns_the_peak(archive):
+    text = coil_ok("explain", archive).stdout
+    assert "Memory over time" in text
+    assert re.search(r"The peak, [\d.]+ MiB, at call \d+: ", text)
+    assert re.search(r"1\.0 MiB  buf\d+.*: made by .*test_memory_limit\.py:\d+", text)
+    assert "What would lower it next" in text
