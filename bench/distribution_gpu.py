@@ -6,8 +6,9 @@ A process for each rank and GPU. `values`: every collective, for six types and s
 and in one and two shots over symmetric memory, against torch.distributed's over NCCL. `package`: an exported program
 of each rank, run by `coil run --ranks` with no Python, against eager. `latency`: microseconds of one sum over the
 ranks inside of a program of twenty, plain and as a CUDA graph, beside torch's over NCCL and torch's own kernels over
-symmetric memory in CUDA graphs. `faults`: a rank is killed; the others are to end with an error. Each part prints as
-it goes and is ended when it takes too long.
+symmetric memory in CUDA graphs; `chosen` is what a program does that is compiled with no settings. `faults`: a rank is
+killed; the others are to end with an error. Each part prints as it goes and is ended when it takes too long. With torch
+before 2.12 `package` gathers a contiguous copy where later ones gather a transposed tensor, which eager refused.
 """
 
 import argparse
@@ -250,7 +251,7 @@ def latency_main(rank, ranks, folder):
             if rank == 0:
                 print(f"latency {bytes_} bytes: torch failed: {e}".splitlines()[0], flush=True)
         x = torch.ones(bytes_ // 2, dtype=torch.bfloat16, device="cuda")
-        for form, settings in FORMS.items():
+        for form, settings in {**FORMS, "chosen": {}}.items():
             options = {key: str(value) for key, value in settings.items()}
             try:
                 model, recorded = both(coil.compile(Chain(), (x,), options=options), folder, rank)

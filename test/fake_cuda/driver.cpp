@@ -1,9 +1,11 @@
 // The functions of libcuda that Coil's runtime opens, over fake_cuda.h's machine.
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <thread>
 
 #include "kernels.h"
 #include "streams.h"
@@ -33,6 +35,9 @@ struct Driver {
   std::map<int, FakeContext> contexts;
   std::map<std::string, FakeFunction> functions;
 };
+
+/// Told to whoever may not wait for the driver.
+std::atomic<int> live_graphs{0};
 
 std::unique_ptr<Driver>& held() {
   static std::unique_ptr<Driver> driver = std::make_unique<Driver>();
@@ -106,6 +111,9 @@ Result coil_fake_cuda_submit(void* stream, void (*run)(void*), void* what) {
   CHECKED(usable(stream));
   return driver().streams.submit(stream_of(stream), [=] { run(what); });
 }
+
+/// Graphs, and graphs ready to run, that were made and not destroyed.
+int coil_fake_cuda_live_graphs() { return live_graphs; }
 
 Result cuInit(unsigned) {
   ENTER("cuInit");
@@ -252,6 +260,25 @@ Result cuStreamSynchronize(void* stream) {
   note("cuStreamSynchronize");
   return driver().streams.synchronize(stream_of(stream));
 }
+/// Has the queued work carried out by another thread, so that whoever asks does not wait for it.
+Result cuStreamQuery(void* stream) {
+  static std::atomic<bool> working{false};
+  std::unique_lock lock(driver().mutex, std::try_to_lock);
+  if (!lock.owns_lock() || working) return kNotReady;
+  CHECKED(usable(stream));
+  FakeStream& s = stream_of(stream);
+  if (s.capture) return kCaptureUnsupported;
+  if (driver().streams.is_done({s.after, nullptr, {}, 0})) return kDone;
+  working = true;
+  std::thread([&s] {
+    {
+      const std::lock_guard at_work(driver().mutex);
+      driver().streams.synchronize(s);
+    }
+    working = false;
+  }).detach();
+  return kNotReady;
+}
 Result cuStreamWaitEvent(void* stream, void* event, unsigned) {
   ENTER("cuStreamWaitEvent");
   CHECKED(usable(stream));
@@ -365,11 +392,13 @@ Result cuStreamEndCapture(void* stream, void** graph) {
   Result ended = driver().streams.end_capture(stream_of(stream), made);
   if (auto failed = fault("cuStreamEndCapture"); failed && ended == kDone) ended = *failed, made.reset();
   driver().machine.live_graphs += made != nullptr;
+  live_graphs += made != nullptr;
   return *graph = made.release(), ended;
 }
 Result cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
   ENTER("cuGraphInstantiateWithFlags");
   ++driver().machine.live_graphs;
+  ++live_graphs;
   return *exec = new FakeGraph(*static_cast<FakeGraph*>(graph)), kDone;
 }
 Result cuGraphLaunch(void* exec, void* stream) {
@@ -381,6 +410,7 @@ Result cuGraphLaunch(void* exec, void* stream) {
 Result cuGraphDestroy(void* graph) {
   std::lock_guard lock(driver().mutex);
   --driver().machine.live_graphs;
+  --live_graphs;
   return delete static_cast<FakeGraph*>(graph), kDone;
 }
 Result cuGraphExecDestroy(void* exec) { return cuGraphDestroy(exec); }

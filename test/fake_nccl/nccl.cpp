@@ -1,6 +1,6 @@
 // NCCL for tests: ranks are processes that exchange files in the folder that COIL_FAKE_NCCL_FOLDER names, in order with
 // the work of test/fake_cuda's streams. An exchange with a rank that does not come waits until the communicator is
-// ended, as NCCL's own does.
+// ended, as NCCL's own does; that itself waits until no graph is there that may hold an exchange.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <vector>
 
 extern "C" int coil_fake_cuda_submit(void* stream, void (*run)(void*), void* what);
+extern "C" int coil_fake_cuda_live_graphs();
 
 namespace {
 
@@ -182,7 +183,11 @@ int ncclCommInitRank(ncclComm** comm, int ranks, Id id, int rank) {
   made->all("", 0);
   return *comm = made, kDone;
 }
-int ncclCommAbort(ncclComm* comm) { return comm->ended = true, kDone; }
+int ncclCommAbort(ncclComm* comm) {
+  comm->ended = true;
+  while (coil_fake_cuda_live_graphs() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return kDone;
+}
 int ncclCommGetAsyncError(ncclComm*, int* error) { return *error = kDone; }
 
 int ncclAllReduce(const void* in, void* out, std::size_t count, int type, int operation, ncclComm* comm, void* stream) {

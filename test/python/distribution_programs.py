@@ -22,6 +22,8 @@ from torch import nn
 import coil_harness
 import emitted
 
+# Before torch 2.12 eager's all_gather_tensor takes contiguous tensors alone.
+TAKES_STRIDES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
 functional = torch.ops._c10d_functional
 wait = functional.wait_tensor
 
@@ -48,7 +50,7 @@ class Exchanges(nn.Module):
     def forward(self, x, wide):
         group, ranks = dist.group.WORLD, self.ranks
         gathered = funcol.all_gather_tensor(x, 0, group)
-        columns = funcol.all_gather_tensor(x.t(), 1, group)
+        columns = funcol.all_gather_tensor(x.t() if TAKES_STRIDES else x.t().contiguous(), 1, group)
         lists = funcol.all_gather_into_tensor_coalesced([x, x + 1], group)
         scattered = funcol.reduce_scatter_tensor(wide, "sum", 0, group)
         many = funcol.reduce_scatter_tensor_coalesced([wide, wide * 2], "sum", [0, 0], group)

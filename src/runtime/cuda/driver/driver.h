@@ -79,6 +79,7 @@ struct LaunchConfig {
   X(stream_create, "cuStreamCreate", (Stream*, unsigned))                                                     \
   X(stream_destroy, "cuStreamDestroy_v2", (Stream))                                                           \
   X(stream_wait, "cuStreamSynchronize", (Stream))                                                             \
+  X(stream_query, "cuStreamQuery", (Stream))                                                                  \
   X(stream_wait_event, "cuStreamWaitEvent", (Stream, Event, unsigned))                                        \
   X(event_create, "cuEventCreate", (Event*, unsigned))                                                        \
   X(event_record, "cuEventRecord", (Event, Stream))                                                           \

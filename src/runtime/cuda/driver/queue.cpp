@@ -1,7 +1,10 @@
 #include "runtime/cuda/driver/queue.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
+#include <thread>
+#include <tuple>
 
 #include "runtime/cuda/driver/blas.h"
 #include "runtime/cuda/driver/dnn.h"
@@ -11,6 +14,13 @@
 
 namespace coil::runtime::cuda {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How long a queue waits for work to leave the device when an exchange in it has failed, for how long it looks without
+/// a pause whether the work has ended, and the pauses then.
+constexpr std::chrono::milliseconds kToLeave{3000}, kEager{1};
+constexpr std::chrono::microseconds kPause{50};
 
 constexpr std::uint32_t kSharedUnasked = 48 << 10;  // a block gets more only after its function was told
 
@@ -48,7 +58,12 @@ CudaQueue::CudaQueue(std::shared_ptr<const CudaDevice> device)
 
 CudaQueue::~CudaQueue() {
   const CurrentContext current(*device_);
-  driver().stream_wait(stream_);
+  if (!work_ends()) {
+    // Every release would wait for the device, for ever: all that its work may use stays.
+    new std::tuple(std::move(pool_), std::move(fence_), std::move(blas_), std::move(dnn_), std::move(copier_),
+                   std::move(peer_sums_));
+    return;
+  }
   blas_.reset();
   dnn_.reset();
   copier_.reset();
@@ -148,8 +163,35 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
 }
 
 void CudaQueue::wait() {
-  driver().check(driver().stream_wait(stream_), "finish its work");
+  if (watchers_.empty()) return driver().check(driver().stream_wait(stream_), "finish its work");
+  const bool ended = work_ends();
   for (const auto& w : watchers_) w->check();
+  if (ended) driver().check(driver().stream_query(stream_), "finish its work");
+}
+
+bool CudaQueue::has_failed() const {
+  try {
+    for (const auto& w : watchers_) w->check();
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+bool CudaQueue::work_ends() const {
+  if (watchers_.empty()) {
+    driver().stream_wait(stream_);
+    return true;
+  }
+  const auto begun = Clock::now();
+  std::optional<Clock::time_point> failed;
+  while (driver().stream_query(stream_) == kNotReady) {
+    const auto now = Clock::now();
+    if (!failed && has_failed()) failed = now;
+    if (failed && now - *failed > kToLeave) return false;
+    if (now - begun > kEager) std::this_thread::sleep_for(kPause);
+  }
+  return true;
 }
 
 void CudaQueue::watch(const std::shared_ptr<QueueWatcher>& watcher) {
@@ -256,6 +298,7 @@ std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
 void CudaQueue::run_recorded(const RecordedWork& work) {
   in_flight_.add_anything();
   const auto& graph = static_cast<const CudaGraph&>(work);
+  for (const auto& w : graph.watchers()) w->check();  // the caller may never wait for the queue
   for (const auto& w : watchers_) w->before_launch(stream_);
   driver().check(driver().graph_launch(graph.exec(), stream_), "launch a graph");
   for (const auto& w : graph.watchers()) w->launched(stream_);

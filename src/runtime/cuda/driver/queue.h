@@ -73,6 +73,11 @@ class CudaQueue final : public Queue {
     std::vector<Event> done;  ///< of steps that others wait for; null: of others
     std::vector<std::shared_ptr<QueueWatcher>> watchers;
   };
+  /// Whether an exchange in its work has failed.
+  bool has_failed() const;
+  /// Returns when all work has ended, whatever came of it: true. False where an exchange failed and does not leave the
+  /// device.
+  bool work_ends() const;
   Event mark(Stream);
   void wait_for(Stream, Event);
   void end_lanes();

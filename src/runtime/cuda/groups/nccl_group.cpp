@@ -3,7 +3,9 @@
 //
 // An exchange with a rank that is gone never ends by itself. A thread of the group looks at what is under way: when a
 // rank's process has ended, NCCL tells of an error, or the time is over, it ends the communicator, which ends the
-// exchange on the device, and whoever waits for the device then gets an Error.
+// exchange on the device, and whoever waits for the device then gets an Error. Nobody waits for that without an end.
+// NCCL ends a communicator only when the graphs that hold its exchanges are gone: the thread stays there, and a graph
+// is not launched again.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,6 +37,11 @@ using Clock = std::chrono::steady_clock;
 
 /// How long a rank whose exchange failed waits to hear of the others, and how often it is looked at what is under way.
 constexpr Milliseconds kRollCall{2000}, kLook{20};
+
+/// How long a recorded run may take when a rank has ended, which may have had its part of the exchanges; and how long
+/// an exchange may stay on the device when its communicator was ended.
+constexpr Milliseconds kRestOfRun{5000}, kToLeave{3000};
+constexpr std::chrono::microseconds kPause{50};
 
 std::string to_digits(const NcclId& id) {
   std::string text;
@@ -194,6 +201,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   }
 
   void before_launch(void* stream) override {
+    check();
     const Events::Held last = std::move(last_);
     if (!last) return;
     const cuda::Driver& d = device_->driver();
@@ -209,8 +217,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   }
 
   void check() override {
-    const std::lock_guard lock(mutex_);
-    if (!broken_.empty()) throw Error(broken_);
+    if (const std::string why = failure(); !why.empty()) throw Error(why);
   }
 
  private:
@@ -221,7 +228,12 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
     Exchange(std::shared_ptr<NcclGroup> group, Events::Held done, bool recorded)
         : group_(std::move(group)), done_(std::move(done)), recorded_(recorded), recording_(group_->recording_) {}
     void wait() override {
-      if (done_ && !recorded_) group_->device_->driver().event_wait(done_.get());
+      std::optional<Clock::time_point> failed;
+      while (!is_done()) {
+        if (!failed && !group_->failure().empty()) failed = Clock::now();
+        if (failed && Clock::now() - *failed > kToLeave) break;
+        std::this_thread::sleep_for(kPause);
+      }
       group_->check();
     }
     bool is_done() override {
@@ -337,7 +349,8 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
     what += fmt::format(", collective {}", ++sequence_);
     if (elements == 0) return std::make_shared<Exchange>(shared_from_this(), nullptr, recorded_);
     {
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !failing_ || !broken_.empty(); });  // what becomes of it is found out
       if (!broken_.empty()) fail("process group '{}' is of no use any more: {}", name(), broken_);
       now_ = {what, nullptr, Clock::now()};
       changed_.notify_all();
@@ -376,11 +389,12 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
         continue;
       }
       const std::string what = oldest->what;
-      broken_ = fmt::format("{} in process group '{}' failed on rank {}: {}", what, name(), rank(), why);
+      failing_ = true;
       lock.unlock();
       const std::string more = tell_others(what);
       lock.lock();
-      broken_ += more;
+      broken_ = fmt::format("{} in process group '{}' failed on rank {}: {}{}", what, name(), rank(), why, more);
+      changed_.notify_all();
       lock.unlock();
       nccl_.abort(comm_);  // ends what is on the device
       return;
@@ -389,13 +403,23 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
 
   /// Why something will not end; empty where it may.
   std::string trouble(const UnderWay& work) {
-    for (int r = 0; r < size() && work.is_exchange; ++r)
-      if (r != rank() && processes_[static_cast<std::size_t>(r)]->has_ended()) return global(r) + " is gone";
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank() || !processes_[static_cast<std::size_t>(r)]->has_ended()) continue;
+      if (!seen_gone_) seen_gone_ = Clock::now();
+      if (work.is_exchange || Clock::now() - std::max(*seen_gone_, work.begun) >= kRestOfRun)
+        return global(r) + " is gone";
+    }
     Nccl::Status status = Nccl::kDone;
     if (nccl_.asynchronous_error(comm_, &status) == Nccl::kDone && status != Nccl::kDone && status != Nccl::kInProgress)
       return nccl_.describe(status);
     if (Clock::now() - work.begun >= options_.timeout) return fmt::format("it did not end within {} s", seconds());
     return {};
+  }
+
+  /// Why no more exchanges are possible; empty where they are.
+  std::string failure() {
+    const std::lock_guard lock(mutex_);
+    return broken_;
   }
 
   /// Says in the store where this rank is, and returns what the others say.
@@ -434,7 +458,8 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   std::deque<UnderWay> under_way_;
   std::optional<UnderWay> now_;
   std::string broken_;
-  bool closing_ = false;
+  bool closing_ = false, failing_ = false;  ///< failing_: an exchange has failed, and the others are being asked
+  std::optional<Clock::time_point> seen_gone_;
   std::thread thread_;
 };
 
