@@ -9,13 +9,14 @@ status is 1 where a smaller budget has the higher peak.
 
 import argparse
 import json
+import pathlib
 import sys
 
 import torch
 import transformers
 
-import coil  # noqa: F401
-from coil import dynamo
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/python"))
+from coil import dynamo  # noqa: E402
 
 
 def model_of(name):

@@ -4,6 +4,7 @@ backward one.
 
 import copy
 import math
+import warnings
 
 import torch
 
@@ -33,7 +34,8 @@ def partition(joint, inputs, budget=1.0, **options):
 
 
 def _copied(joint):
-    copied = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):  # torch's own
+        copied = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))
     copied.meta = dict(joint.meta)
     return copied
 

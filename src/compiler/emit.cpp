@@ -36,6 +36,11 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   const std::unique_ptr<wrapper::Emitter> emitter = wrapper::make_emitter(language);
   CompileOptions options = given;
   if (!emitter->reads_packed_weights()) options.settings["pack_weights"] = "false";
+  if (!emitter->reads_packed_weights() && parse_settings(options.settings).batch_invariant)
+    fail(
+        "programs in {} may call torch's products, whose bits depend on the batch: deterministic=batch is for packages "
+        "and C++",
+        language);
   CompileReport report;
   Stages stage(report, options);
   Lowered lowered = lower_archive(pt2, options, stage, true);

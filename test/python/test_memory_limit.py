@@ -25,6 +25,11 @@ class Widened(nn.Module):
         return self.narrow(torch.cumsum(self.widen(x), 1))
 
 
+def same(got, expected):
+    """Sums of a thousand in another order."""
+    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
 def refusal(run):
     assert run.returncode == 1 and run.stderr.count("\n") == 1, run.stderr
     return run.stderr
@@ -66,11 +71,11 @@ def test_calls_over_the_limit_are_refused_and_the_next_is_right():
     with torch.no_grad():
         for rows in (64, 65):
             x = torch.randn(rows, 64)
-            torch.testing.assert_close(made(x), module(x))
+            same(made(x), module(x))
         with pytest.raises(coil.Error, match=r"memory\.limit.*buf\d+, [\d.]+ MiB: .*test_memory_limit\.py:\d+"):
             made(torch.randn(4096, 64))
         x = torch.randn(64, 64)
-        torch.testing.assert_close(made(x), module(x))
+        same(made(x), module(x))
 
 
 class Grown(nn.Module):

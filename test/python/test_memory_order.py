@@ -150,8 +150,8 @@ class IntoResults(nn.Module):
     """Results of other shapes and types than what they are written over."""
 
     def forward(self, x):
-        scanned = torch.cumsum(x, 0)
-        return torch.round(scanned).int().view(-1, 64), torch.tanh(torch.cumsum(x, 1)).t()
+        counted = torch.cumsum(torch.round(x), 0)
+        return counted.int().view(-1, 64), torch.tanh(torch.cumsum(x, 1)).t()
 
 
 @pytest.mark.parametrize(

@@ -223,12 +223,10 @@ class Optimum {
 };
 
 TEST(OrderForMemory, IsWithinATwentiethOfTheOptimumOfRandomPrograms) {
-  // A part of the five hundred of a release: COIL_ORDER_PROGRAMS=500.
-  const char* asked = std::getenv("COIL_ORDER_PROGRAMS");
-  const auto programs = static_cast<std::uint32_t>(asked ? std::atoi(asked) : 120);
+  constexpr std::uint32_t kPrograms = 500;
   double logs = 0, written = 0, worst = 1;
   std::uint32_t worst_seed = 0, reached = 0;
-  for (std::uint32_t seed = 1; seed <= programs; ++seed) {
+  for (std::uint32_t seed = 1; seed <= kPrograms; ++seed) {
     const MemoryProgram p = random_program(seed, 4 + seed % 11);
     const scheduler::MemoryOrder order = scheduler::order_for_memory(p);
     ASSERT_TRUE(scheduler::respects(p, order.steps)) << "seed " << seed;
@@ -242,7 +240,7 @@ TEST(OrderForMemory, IsWithinATwentiethOfTheOptimumOfRandomPrograms) {
     if (ratio > worst) worst = ratio, worst_seed = seed;
   }
   std::printf("to the optimum: %.4f in the mean, %.4f at worst (seed %u), reached by %u of %u; as written %.4f\n",
-              std::exp(logs / programs), worst, worst_seed, reached, programs, std::exp(written / programs));
+              std::exp(logs / kPrograms), worst, worst_seed, reached, kPrograms, std::exp(written / kPrograms));
   EXPECT_LE(worst, 1.05);
 }
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "error_of.h"
 #include "passes/wrapper/lifetimes.h"
 #include "wrapper/plan.h"
@@ -84,6 +86,51 @@ TEST(WrapperLifetimes, SymbolicSizesAreReusedWhenTheyAreKnownToBeEqual) {
   p.returns(out);
   wrapper::plan_lifetimes(p);
   EXPECT_EQ(p.count<Reuse>(), 1u) << wrapper::to_string(p);
+}
+
+/// Calls that each make a value of some size from one or two earlier ones, which they may write over; the last one
+/// reads what nothing else does.
+WrapperProgram random_calls(std::uint32_t seed, bool in_place) {
+  std::mt19937 random(seed);
+  const std::size_t count = 12 + random() % 30;
+  std::vector<std::int64_t> sizes(count);
+  for (std::int64_t& s : sizes) s = 16 * (1 + random() % 12);
+  std::vector<std::vector<std::size_t>> reads(count);
+  std::vector<bool> read(count, false);
+  for (std::size_t k = 1; k < count; ++k)
+    for (std::size_t j = 1 + random() % 2; j > 0; --j) {
+      const std::size_t from = random() % k;
+      if (std::ranges::find(reads[k], from) == reads[k].end()) reads[k].push_back(from);
+      read[from] = true;
+    }
+  WrapperProgram p;
+  std::vector<BufferId> values, left;
+  const BufferId x = p.input("x", {16});
+  for (std::size_t k = 0; k < count; ++k) values.push_back(p.temporary("t" + std::to_string(k), {sizes[k]}));
+  const BufferId out = p.temporary("out", {1});
+  for (std::size_t k = 0; k < count; ++k) {
+    std::vector<BufferId> from;
+    for (std::size_t r : reads[k]) from.push_back(values[r]);
+    if (k == 0) from.push_back(x);
+    p.call(from, values[k], in_place);
+    if (!read[k]) left.push_back(values[k]);
+  }
+  p.call(left, out);
+  p.returns(out);
+  return p;
+}
+
+TEST(WrapperLifetimes, MemoryIsReusedInPlaceOnlyWhereTheArenaDoesNotGrow) {
+  // Found among fifty thousand: one block of memory for two values leaves no packing of 8384 bytes, the least.
+  WrapperProgram p = random_calls(47322, true), apart = random_calls(47322, false);
+  wrapper::plan_lifetimes(p);
+  wrapper::plan_lifetimes(apart);
+  EXPECT_EQ(wrapper::make_plan(apart).static_arena_bytes, 8384u);
+  EXPECT_EQ(wrapper::make_plan(p).static_arena_bytes, 8384u);
+  EXPECT_EQ(p.count<Reuse>(), 0u);
+  WrapperProgram other = random_calls(1, true);
+  wrapper::plan_lifetimes(other);
+  EXPECT_GT(other.count<Reuse>(), 0u) << "of those that lose nothing";
 }
 
 TEST(WrapperPlan, TemporariesThatLiveAtOneStepDoNotOverlap) {

@@ -155,7 +155,7 @@ def torch_wait_collective(inputs, outputs):
 
 
 # @piece recurrent
-def torch_recurrent(inputs, outputs, mode, reverse=0, has_bias=0, has_projection=0):
+def torch_recurrent(inputs, outputs, mode, reverse=0, has_bias=0, has_projection=0, batch_invariant=0):
     gates, h, *rest = [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in inputs]
     c = rest.pop(0) if mode == "lstm" else None
     weight, bias, projection = rest.pop(0), rest.pop(0) if has_bias else None, rest.pop(0) if has_projection else None

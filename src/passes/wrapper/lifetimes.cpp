@@ -113,9 +113,9 @@ std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, 
   return std::nullopt;
 }
 
-/// Bytes of the arena in which each buffer takes over the memory of another, or has its own.
-std::uint64_t packed(const Program& p, const std::vector<Lifetime>& life,
-                     const std::vector<std::optional<BufferId>>& from) {
+/// The arena in which each buffer takes over the memory of another, or has its own.
+runtime::ArenaPlan packed(const Program& p, const std::vector<Lifetime>& life,
+                          const std::vector<std::optional<BufferId>>& from) {
   std::vector<runtime::Interval> intervals(p.buffers.size());
   std::vector<BufferId> owner(p.buffers.size());
   // Whose memory a buffer takes over is born before it.
@@ -131,11 +131,11 @@ std::uint64_t packed(const Program& p, const std::vector<Lifetime>& life,
     if (owner[b] == b) i = {static_cast<std::uint64_t>(p.buffers[b].bytes.constant().value_or(0)), first, last};
     i.last = std::max(i.last, last);
   }
-  return runtime::plan_arena(intervals, runtime::ArenaEffort::Call).peak;
+  return runtime::plan_arena(intervals);
 }
 
-/// Whose memory each buffer takes over, if any. Two that are one block of memory leave the planner less room to place
-/// them: where all sizes are known and the arena is smaller without, none does.
+/// Whose memory each buffer takes over, if any. Two that are one block of memory leave the planner less choice of
+/// places: where all sizes are known and the arena is smaller without, none does.
 std::vector<std::optional<BufferId>> hand_overs(const Program& p, const std::vector<Lifetime>& life,
                                                 const std::vector<std::set<BufferId>>& born,
                                                 const std::set<BufferId>& of_sides) {
@@ -152,7 +152,8 @@ std::vector<std::optional<BufferId>> hand_overs(const Program& p, const std::vec
     }
   }
   if (from == none || std::ranges::any_of(p.buffers, [](const Buffer& b) { return !b.bytes.constant(); })) return from;
-  return packed(p, life, none) < packed(p, life, from) ? none : from;
+  const runtime::ArenaPlan with = packed(p, life, from);
+  return with.peak - with.least > with.least / 256 && packed(p, life, none).peak < with.peak ? none : from;
 }
 
 }  // namespace

@@ -89,11 +89,10 @@ class Container::Turn {
 
 Container::Container(std::size_t runners, const std::string& device, const std::filesystem::path& folder)
     : interface_(read_interface(folder / kTorchInterface)) {
-  const Device wanted = device_named(device);
   Program program = load_program(folder / kTorchProgram);
-  if (program.plan.device.type != wanted.type)
-    fail("the package is for {}, but torch wants it on {}", program.plan.device.type.name(), device);
-  program.plan.device = wanted;
+  if (const std::string kind = program.plan.device.type.name(); device.substr(0, device.find(':')) != kind)
+    fail("the package is for {}, but torch wants it on {}", kind, device);
+  program.plan.device = device_named(device);
   weights_ = std::make_unique<Weights>(Model::load(std::move(program)), interface_);
   name_ports();
   const auto& constants = weights_->model()->plan().constants;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "runtime/aoti/container.h"
 #include "support/error.h"
@@ -65,7 +66,7 @@ void keep_error(std::string_view message) {
 /// Whether the code at this address is libtorch's, which is C++ that knows exceptions.
 bool is_torchs(const void* code) {
   Dl_info there{};
-  if (dladdr(code, &there) == 0 || !there.dli_fname) return false;
+  if (!code || dladdr(code, &there) == 0 || !there.dli_fname) return false;
   return std::filesystem::path(there.dli_fname).filename().string().starts_with("libtorch");
 }
 
@@ -147,6 +148,12 @@ AOTIRuntimeError update(const void* caller, Handle handle, const UpdateOptions& 
       caller);
 }
 #define COIL_CALLER __builtin_return_address(0)
+
+/// A model that did not get its weights goes.
+AOTIRuntimeError or_delete(Handle* made, AOTIRuntimeError error) {
+  if (error != 0) delete std::exchange(*made, nullptr);
+  return error;
+}
 
 void look(AOTInductorModelContainerOpaque& h, bool inactive) {
   h.looked_at = h.container.change_weights([&](Weights& all) { return all.look(inactive); });
@@ -362,14 +369,17 @@ COIL_AOTI_API AOTIRuntimeError AOTInductorModelUpdateConstantsFromBlob(Handle ha
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelCreateV2(Handle* made, const AOTInductorConstantMapEntry* pairs,
                                                         std::size_t count) {
-  if (const AOTIRuntimeError error = create(COIL_CALLER, made, 1, "cpu", nullptr); error != 0 || !pairs || count == 0)
-    return error;
-  return AOTInductorModelContainerUpdateUserManagedConstantBufferPairs(*made, pairs, count, false, false);
+  AOTIRuntimeError error = create(COIL_CALLER, made, 1, "cpu", nullptr);
+  if (error == 0 && pairs && count > 0)
+    error = or_delete(made, update(nullptr, *made, {.borrowed = true}, pairs, count));
+  return error;
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelCreate(Handle* made, void* map) {
-  if (const AOTIRuntimeError error = create(COIL_CALLER, made, 1, "cpu", nullptr); error != 0 || !map) return error;
-  return AOTInductorModelContainerUpdateUserManagedConstantBuffer(*made, map, false, false);
+  AOTIRuntimeError error = create(COIL_CALLER, made, 1, "cpu", nullptr);
+  if (error == 0 && map)
+    error = or_delete(made, update(nullptr, *made, {.borrowed = true}, static_cast<const ConstantMap*>(map)));
+  return error;
 }
 
 COIL_AOTI_API AOTIRuntimeError AOTInductorModelRun(Handle handle, AtenTensorHandle* inputs, AtenTensorHandle* outputs) {
