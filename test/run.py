@@ -97,7 +97,9 @@ def lit():
 
 
 def python():
-    code, text = stream([PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "test/python"])
+    code, text = stream(
+        [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--durations", "30", "test/python"]
+    )
     passed, failed = count(r"(\d+) passed", text), count(r"(\d+) failed", text) + count(r"(\d+) error", text)
     return passed, failed or int(code != 0)
 

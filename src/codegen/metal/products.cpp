@@ -12,8 +12,6 @@
 namespace coil::codegen {
 namespace {
 
-namespace ops = library_ops;
-
 constexpr int kSide = 32, kThreads = 256;
 
 /// A kernel of views: pointers p0, p1, … of which the last is written, numbers n0, n1, …, and where the threadgroup's
@@ -112,7 +110,7 @@ std::string matrix(ProductKernel& k, std::string_view kind, std::size_t v, Expr 
 /// linear and matmul: y = a b + bias, with the leading dimensions of y as a batch. Of linear b is one matrix for all.
 Kernel matrices(ir::Graph& graph, const ir::Extern& call) {
   ProductKernel k(graph, call);
-  const bool linear = call.op == ops::linear::kName, biased = read(call.attributes, ops::kHasBias);
+  const bool linear = call.op == library_ops::linear::kName, biased = read(call.attributes, ops::kHasBias);
   const std::size_t y = k.result(), rank = k.view(y).sizes.size();
   if (rank == 0 || k.view(0).sizes.empty()) fail("{} of numbers has no kernel on metal", call.op);
   // A vector is one row.
@@ -129,7 +127,7 @@ Kernel matrices(ir::Graph& graph, const ir::Extern& call) {
   auto row = [&](const Exprs& s) { return rank < 2 ? Expr(0) : s[rank - 2]; };
   const Expr rows = rank < 2 ? Expr(1) : k.view(y).sizes[rank - 2], columns = k.view(y).sizes.back();
   const ir::BufferView& second = k.view(1);
-  const bool turned = linear && !read(call.attributes, ops::linear::kWeightTransposed);
+  const bool turned = linear && !read(call.attributes, library_ops::linear::kWeightTransposed);
   const std::size_t last = second.sizes.size() - 1;
   const std::string a = matrix(k, "c_matrix", 0, row(strides[0]), k.view(0).strides.back());
   const std::string b =
@@ -141,7 +139,7 @@ Kernel matrices(ir::Graph& graph, const ir::Extern& call) {
 
 /// A convolution: for each image and group, places by channels of windows and filters.
 Kernel convolved(ir::Graph& graph, const ir::Extern& call) {
-  const ops::ConvolutionCall c(call);
+  const library_ops::ConvolutionCall c(call);
   ProductKernel k(graph, call);
   const std::size_t y = k.result(), spatial = c.x().sizes.size() - 2;
   if (spatial < 1 || spatial > 3) fail("a convolution over {} dimensions has no kernel on metal", spatial);
@@ -183,11 +181,11 @@ Kernel convolved(ir::Graph& graph, const ir::Extern& call) {
 }  // namespace
 
 bool is_metal_product(std::string_view op) {
-  return op == ops::linear::kName || op == ops::matmul::kName || op == ops::convolution::kName;
+  return op == library_ops::linear::kName || op == library_ops::matmul::kName || op == library_ops::convolution::kName;
 }
 
 Kernel metal_product(ir::Graph& graph, const ir::Extern& call) {
-  return call.op == ops::convolution::kName ? convolved(graph, call) : matrices(graph, call);
+  return call.op == library_ops::convolution::kName ? convolved(graph, call) : matrices(graph, call);
 }
 
 }  // namespace coil::codegen
