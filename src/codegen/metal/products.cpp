@@ -21,7 +21,7 @@ class ProductKernel {
   ProductKernel(ir::Graph& graph, const ir::Extern& call) : graph_(graph), call_(call) {
     for (const ir::BufferView& v : call.inputs) add(v);
     add(call.outputs[0]);
-    if (!read(call.attributes, ops::kPost).empty()) fail("{} on metal takes no post-operations", call.op);
+    if (!read(call.attributes, library_ops::kPost).empty()) fail("{} on metal takes no post-operations", call.op);
     for (const ir::BufferView* v : views_)
       if (v->dtype != DType::F32 && v->dtype != DType::F16 && v->dtype != DType::BF16)
         fail("{} of {} has no kernel on metal", call.op, short_name(v->dtype));
@@ -110,7 +110,7 @@ std::string matrix(ProductKernel& k, std::string_view kind, std::size_t v, Expr 
 /// linear and matmul: y = a b + bias, with the leading dimensions of y as a batch. Of linear b is one matrix for all.
 Kernel matrices(ir::Graph& graph, const ir::Extern& call) {
   ProductKernel k(graph, call);
-  const bool linear = call.op == library_ops::linear::kName, biased = read(call.attributes, ops::kHasBias);
+  const bool linear = call.op == library_ops::linear::kName, biased = read(call.attributes, library_ops::kHasBias);
   const std::size_t y = k.result(), rank = k.view(y).sizes.size();
   if (rank == 0 || k.view(0).sizes.empty()) fail("{} of numbers has no kernel on metal", call.op);
   // A vector is one row.
