@@ -143,7 +143,7 @@ std::vector<TensorBox> ordered_by_one_call(Context& ctx, const TensorBox& box, s
 
 std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, library_ops::Attributes attributes,
                                const Exprs& sizes) {
-  if (!ctx.target().has(target::Feature::Selections) && !sizes.empty()) {
+  if (ctx.target().has(target::Feature::SortingKernels) && !sizes.empty()) {
     const auto dim = static_cast<std::size_t>(std::get<std::int64_t>(attributes.at("dim")));
     if (digits_are_less(ctx, box.dtype(), digits_of(box.dtype(), attributes), sizes[dim]))
       return ordered_by_digits(ctx, box, std::move(attributes), sizes, dim);
@@ -246,7 +246,7 @@ Lowered kth_value(Context& ctx, const Values&) {
   library_ops::Attributes attributes{
       {"dim", static_cast<std::int64_t>(dim)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
   const bool middle = rank == env.simplify(sym::floor_div(length - 1, 2));
-  const bool selects = ctx.target().has(target::Feature::Selections) ||
+  const bool selects = !ctx.target().has(target::Feature::SortingKernels) ||
                        (ir::has_digits(box.dtype()) && !hardly_any_rows(ctx, box.sizes, dim));
   const bool whole = !selects || (!rank.constant() && !middle);
   Exprs sizes = box.sizes;
@@ -258,7 +258,7 @@ Lowered kth_value(Context& ctx, const Values&) {
       attributes["middle"] = std::int64_t{1};
   }
   std::vector<TensorBox> results;
-  const bool by_kernel = !whole && !ctx.target().has(target::Feature::Selections);
+  const bool by_kernel = !whole && ctx.target().has(target::Feature::SortingKernels);
   for (const TensorBox& sorted :
        by_kernel ? ordered_by_one_call(ctx, box, library_ops::sorting::kSelect, std::move(attributes), sizes)
                  : ordered(ctx, box, std::move(attributes), sizes)) {
@@ -279,7 +279,7 @@ Lowered topk(Context& ctx, const Values&) {
   const auto dim = static_cast<std::int64_t>(dimension(ctx, ctx.node->arg("dim"), box.rank()));
   const std::int64_t largest = flag(ctx.node->arg("largest"));
   const Exprs& sizes = ctx.result(0).sizes;
-  if (!ctx.target().has(target::Feature::Selections) && box.rank() > 0) {
+  if (ctx.target().has(target::Feature::SortingKernels) && box.rank() > 0) {
     // A kernel of the device's own keeps half of what it sorts at a time beside the pieces of a longer row. More are
     // the first of the whole row in order.
     const auto at = static_cast<std::size_t>(dim);

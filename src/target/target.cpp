@@ -39,8 +39,9 @@ Costs cpu_costs() {
 
 Target cpu(std::string arch) {
   return {.arch = std::move(arch),
-          .features = {Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights, Feature::NanLoss,
-                       Feature::IntegerProducts, Feature::Recurrences, Feature::Selections, Feature::Winograd},
+          .features = {Feature::WholeAttention, Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights,
+                       Feature::NanLoss, Feature::IntegerProducts, Feature::Recurrences, Feature::Selections,
+                       Feature::Winograd},
           .costs = cpu_costs()};
 }
 
@@ -51,10 +52,11 @@ Target cuda(int index, std::string arch) {
       .device = {DeviceType::CUDA, index},
       .arch = std::move(arch),
       .generation = generation,
-      .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::OrderedBlocks, Feature::FastDivision,
-                   Feature::BatchedLaunches, Feature::MeasuredLaunches, Feature::PostOps, Feature::ChannelsLastWeights,
-                   Feature::FewPostOps, Feature::Tf32, Feature::AnyRowAdded, Feature::ProductsIntoRows,
-                   Feature::Attention, Feature::UnorderedGradients, Feature::FoldedBatchNorm},
+      .features = {Feature::ThreadGrids, Feature::WholeAttention, Feature::SortingKernels, Feature::SplitsOverBlocks,
+                   Feature::OrderedBlocks, Feature::FastDivision, Feature::BatchedLaunches, Feature::MeasuredLaunches,
+                   Feature::PostOps, Feature::ChannelsLastWeights, Feature::FewPostOps, Feature::Tf32,
+                   Feature::AnyRowAdded, Feature::ProductsIntoRows, Feature::Attention, Feature::UnorderedGradients,
+                   Feature::FoldedBatchNorm},
       .product_vector_bytes = 16,
       .largest_attention_head = generation == 90 ? 256 : 128,
       .costs = gpu_costs()};
@@ -74,9 +76,9 @@ Target cuda(int index, std::string arch) {
 
 Target emulated_cuda(std::string arch) {
   return {.arch = std::move(arch),
-          .features = {Feature::ThreadGrids, Feature::OrderedBlocks, Feature::ProductsIntoRows, Feature::VectorAtomics,
-                       Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights, Feature::NanLoss,
-                       Feature::GroupedProducts},
+          .features = {Feature::ThreadGrids, Feature::WholeAttention, Feature::SortingKernels, Feature::OrderedBlocks,
+                       Feature::ProductsIntoRows, Feature::VectorAtomics, Feature::WatchedLifetimes, Feature::PostOps,
+                       Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts},
           .product_vector_bytes = 16,
           .costs = gpu_costs()};
 }
@@ -89,9 +91,8 @@ Target metal(int index) {
 }
 
 Target emulated_metal(std::string arch) {
-  return {.arch = std::move(arch),
-          .features = {Feature::ThreadGrids, Feature::WatchedLifetimes, Feature::Selections},
-          .costs = apple_costs()};
+  return {
+      .arch = std::move(arch), .features = {Feature::ThreadGrids, Feature::WatchedLifetimes}, .costs = apple_costs()};
 }
 
 const Target& host() {

@@ -16,12 +16,14 @@ enum class Feature : std::uint8_t {
   ThreadGrids,       ///< kernels run as grids of blocks of threads, in no order; else as ranges of a loop
   SplitsOverBlocks,  ///< a reduction with few results is split, so that there are blocks enough to fill the device
   FastDivision,      ///< a division costs no more than the load beside it
+  WholeAttention,  ///< attention of floats up to 32 bits is one call; else it is written out as products and a softmax
   AttentionKernels,  ///< attention in f32 has kernels of Coil's own, forward and backward
   Warpgroups,        ///< four warps multiply matrices in shared memory while they go on, in code for this family alone
   GroupedProducts,   ///< products of runs of rows in 16 bits have a kernel of Coil's own
   BatchedLaunches,   ///< launches cost so much that equal kernels are put into one
   MeasuredLaunches,  ///< launch configurations and algorithms of products can be timed as the program is compiled
   VectorAtomics,     ///< memory adds 16 bytes of f32, f16 or bf16 by one instruction
+  SortingKernels,    ///< kernels put rows in order, whole or piece by piece; else a library call does
   OrderedBlocks,     ///< a block may wait for one that began before it, and sees what that one wrote
   WatchedLifetimes,  ///< a run can watch that memory is used only while it lives
   // Libraries.

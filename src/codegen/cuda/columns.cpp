@@ -43,17 +43,17 @@ class Columns {
     const std::string& index = b_.index_type();
     const LoopDim v = outer_.back();
     const std::vector<LoopDim> others(outer_.begin(), outer_.end() - 1);
-    b_.line("const int lx = threadIdx.x % {}, ly = {};", across_,
-            down_ > 1 ? fmt::format("threadIdx.x / {}", across_) : "0");
+    b_.line("const int lx = {} % {}, ly = {};", b_.dialect.thread, across_,
+            down_ > 1 ? fmt::format("{} / {}", b_.dialect.thread, across_) : "0");
     const std::string blocks = b_.text(b_.env().simplify(sym::ceil_div(v.size, across_ * width_)));
     const std::string wide = index == "i32" ? "u32" : "u64";
     if (beside_ > 1) {
-      b_.line("{0} w = ({0})blockIdx.x * {1} + threadIdx.x / {2};", wide, beside_, across_);
+      b_.line("{0} w = ({0}){3} * {1} + {4} / {2};", wide, beside_, across_, b_.dialect.block, b_.dialect.thread);
       b_.line("const bool inside = w < ({})({});", wide,
               b_.text(b_.env().simplify(product_of(others) * sym::ceil_div(v.size, across_ * width_))));
       b_.put("if (!inside) w = 0;");
     } else {
-      b_.line("const {0} w = ({0})blockIdx.x;", wide);
+      b_.line("const {0} w = ({0}){1};", wide, b_.dialect.block);
     }
     b_.line("{0} {1} = (({0})(w % ({2}){3}) * {4} + lx) * {5};", index, v.var.name(), wide, blocks, across_, width_);
     // Threads past the edge read the first column and store nothing.

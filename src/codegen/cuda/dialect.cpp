@@ -51,6 +51,8 @@ std::optional<std::string> refusal(const ir::Graph&, const LoopNest&) { return s
 const Dialect& cuda_dialect() {
   static const Dialect dialect{.language = sym::Language::Cuda,
                                .linkage = "extern \"C\" ",
+                               .block = "blockIdx.x",
+                               .thread = "threadIdx.x",
                                .shared = "__shared__",
                                .wide = "ll",
                                .number = number,

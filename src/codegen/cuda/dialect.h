@@ -28,10 +28,11 @@ struct AtomicUpdate {
 };
 
 struct Dialect {
-  sym::Language language;    ///< of index expressions
-  std::string_view linkage;  ///< in front of a kernel
-  std::string_view shared;   ///< begins a declaration of memory that the threads of a block share
-  std::string_view wide;     ///< ends a literal of 64 bits
+  sym::Language language;          ///< of index expressions
+  std::string_view linkage;        ///< in front of a kernel
+  std::string_view block, thread;  ///< the places of a block in its grid and of a thread in its block, along x
+  std::string_view shared;         ///< begins a declaration of memory that the threads of a block share
+  std::string_view wide;           ///< ends a literal of 64 bits
   /// A literal of a floating type.
   std::string (*number)(double, DType);
   /// The kernel's qualifiers, its parameters (pointers, numbers of 64 bits, the status word), and how its body begins.

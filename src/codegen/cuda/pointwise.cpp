@@ -38,7 +38,8 @@ class FlatRuns {
   Kernel print() {
     const std::string& index = b_.index_type();
     const auto statements = statements_of(b_.nest);
-    b_.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, threads_, width_);
+    b_.line("const {0} w = (({0}){3} * {1} + {4}) * {2};", index, threads_, width_, b_.dialect.block,
+            b_.dialect.thread);
     b_.line("const {0} rest = ({1}) - w;", index, b_.text(count_));
     b_.put("if (rest <= 0) return;");
     std::vector<std::pair<Scalar, std::string>> packs;
@@ -107,13 +108,14 @@ class PointRuns {
     const std::string& index = b_.index_type();
     const int threads = config_.threads, turns = config_.unroll;
     if (turns == 1) {
-      b_.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, threads);
+      b_.line("const {0} w = ({0}){2} * {1} + {3};", index, threads, b_.dialect.block, b_.dialect.thread);
       b_.line("if (w >= {}) return;", b_.text(count_));
       point();
     } else {
       b_.put("#pragma unroll");
       b_.block(fmt::format("for (int c = 0; c < {}; ++c)", turns), [&] {
-        b_.line("const {0} w = (({0})blockIdx.x * {1} + c) * {2} + threadIdx.x;", index, turns, threads);
+        b_.line("const {0} w = (({0}){3} * {1} + c) * {2} + {4};", index, turns, threads, b_.dialect.block,
+                b_.dialect.thread);
         b_.block(fmt::format("if (w < {})", b_.text(count_)), [&] { point(); });
       });
     }
@@ -204,7 +206,7 @@ class Tiles {
 
   void point() {
     const std::string index = b_.index_type(), wide = index == "i32" ? "u32" : "u64";
-    b_.line("{0} w = ({0})blockIdx.x;", wide);
+    b_.line("{0} w = ({0}){1};", wide, b_.dialect.block);
     b_.line("const {0} v0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide,
             b_.text(b_.env().simplify(sym::ceil_div(v_.size, side_))), side_);
     b_.line("const {0} u0 = ({0})(w % ({1}){2}) * {3}; w /= ({1}){2};", index, wide,
@@ -217,8 +219,8 @@ class Tiles {
     const int side_by_side = side_ / width, rows = threads_ / side_by_side;
     const bool along_u = along.var == u_.var;
     b_.block("", [&] {
-      b_.line("const int lx = threadIdx.x % {0}{1}, ly = threadIdx.x / {0};", side_by_side,
-              width > 1 ? fmt::format(" * {}", width) : "");
+      b_.line("const int lx = {2} % {0}{1}, ly = {2} / {0};", side_by_side,
+              width > 1 ? fmt::format(" * {}", width) : "", b_.dialect.thread);
       b_.put("#pragma unroll");
       b_.block(fmt::format("for (int k = 0; k < {}; k += {})", side_, rows), [&] {
         b_.line("const {0} {1} = u0 + {2}, {3} = v0 + {4};", b_.index_type(), u_.var.name(), along_u ? "lx" : "ly + k",

@@ -66,17 +66,16 @@ class Rows {
   void point() {
     const std::string& index = b_.index_type();
     if (cluster_ > 1) {
-      b_.line("const {0} row = ({0})(blockIdx.x / {1});", index, cluster_);
-      b_.line(
-          "const int part = blockIdx.x % {0}, t = part * {1} + threadIdx.x, lane = threadIdx.x % 32, warp = t / 32;",
-          cluster_, team_ / cluster_);
+      b_.line("const {0} row = ({0})({2} / {1});", index, cluster_, b_.dialect.block);
+      b_.line("const int part = {2} % {0}, t = part * {1} + {3}, lane = {3} % 32, warp = t / 32;", cluster_,
+              team_ / cluster_, b_.dialect.block, b_.dialect.thread);
       b_.put("c_cluster_begin();");
     } else if (team_ > 32) {
-      b_.line("const {0} row = ({0})blockIdx.x;", index);
-      b_.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
+      b_.line("const {0} row = ({0}){1};", index, b_.dialect.block);
+      b_.line("const int t = {}, lane = t % 32, warp = t / 32;", b_.dialect.thread);
     } else {
-      b_.line("{0} row = ({0})blockIdx.x * {1} + threadIdx.x / {2};", index, config_.rows, team_);
-      b_.line("const int t = threadIdx.x % {};", team_);
+      b_.line("{0} row = ({0}){3} * {1} + {4} / {2};", index, config_.rows, team_, b_.dialect.block, b_.dialect.thread);
+      b_.line("const int t = {} % {};", b_.dialect.thread, team_);
       // Lanes without a row take part in their warp's exchanges: they read the last row and store nothing.
       const std::string rows = b_.text(b_.env().simplify(product_of(outer_)));
       if (team_ == 32) {

@@ -95,7 +95,7 @@ class ScanRows {
   Kernel print() {
     n_ = b_.text(along_.size);
     state_ = tiled_ ? b_.pointer(s_.op->outs[1], true) : "";
-    b_.put("const int t = threadIdx.x, lane = t % 32, warp = t / 32;");
+    b_.line("const int t = {}, lane = t % 32, warp = t / 32;", b_.dialect.thread);
     begin_row();
     decode(b_, b_.nest.outer, "row");
     const Exprs moving{along_.var};
@@ -113,7 +113,7 @@ class ScanRows {
 
   /// The block's `row`, and which `tile` of it.
   void begin_row() {
-    if (!tiled_) return b_.line("const {0} row = ({0})blockIdx.x;", index_);
+    if (!tiled_) return b_.line("const {0} row = ({0}){1};", index_, b_.dialect.block);
     // Tiles are numbered as blocks begin, so that none waits for one that may not have a place to run. (The remainder:
     // should the state not hold zeros, nothing is written outside.)
     b_.shared("u32 ticket");
@@ -272,8 +272,8 @@ class ScanColumns {
         nodes_(roots_of(statements_of(b.nest))) {}
 
   Kernel print() {
-    b_.line("const int lane = threadIdx.x % {0}, warp = threadIdx.x / {0};", columns_);
-    b_.line("const {0} column = ({0})blockIdx.x * {1} + lane;", index_, columns_);
+    b_.line("const int lane = {1} % {0}, warp = {1} / {0};", columns_, b_.dialect.thread);
+    b_.line("const {0} column = ({0}){2} * {1} + lane;", index_, columns_, b_.dialect.block);
     // All threads of a block meet at its barriers: those beside the last column walk it too, and write nothing.
     b_.line("const bool inside = column < {};", b_.text(count_));
     b_.line("const {0} w = inside ? column : {1} - 1;", index_, b_.text(count_));
@@ -357,7 +357,7 @@ Kernel scan_columns_alone(Body& b, const LaunchConfig& config) {
   const std::string index = b.index_type();
   const LoopDim along = b.nest.inner[0];
   const Expr count = b.env().simplify(product_of(b.nest.outer));
-  b.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, config.threads);
+  b.line("const {0} w = ({0}){2} * {1} + {3};", index, config.threads, b.dialect.block, b.dialect.thread);
   b.line("if (w >= {}) return;", b.text(count));
   decode(b, b.nest.outer, "w");
   const auto nodes = roots_of(statements_of(b.nest));

@@ -85,9 +85,9 @@ Kernel cuda_scatter(Body& b, const LaunchConfig& config) {
   const int threads = config.threads, width = config.vector;
   const Launch launch{.grid = {sym::ceil_div(count, threads * width), 1, 1}, .block = threads};
   if (width == 1)
-    b.line("const {0} w = ({0})blockIdx.x * {1} + threadIdx.x;", index, threads);
+    b.line("const {0} w = ({0}){2} * {1} + {3};", index, threads, b.dialect.block, b.dialect.thread);
   else
-    b.line("const {0} w = (({0})blockIdx.x * {1} + threadIdx.x) * {2};", index, threads, width);
+    b.line("const {0} w = (({0}){3} * {1} + {4}) * {2};", index, threads, width, b.dialect.block, b.dialect.thread);
   b.line("if (w >= {}) return;", b.text(count));
   decode(b, b.nest.inner, "w");
   b.stops_any_time = true;

@@ -85,18 +85,18 @@ class Windows {
     std::erase_if(places, [](const LoopDim& d) { return d.size.is_constant(1); });
     const Expr count = b_.env().simplify(product_of(places));
     const Expr columns = b_.env().simplify(sym::ceil_div(plan_.sizes[last].size, across_ * vector()));
-    b_.line("const int lx = threadIdx.x % {0}, ly = threadIdx.x / {0};", across_);
+    b_.line("const int lx = {1} % {0}, ly = {1} / {0};", across_, b_.dialect.thread);
     const std::string along(b_.nest.outer[last].var.name()), end = b_.text(plan_.sizes[last].size);
-    b_.line("{0} {1} = ({0})(blockIdx.x % ({2}){3}) * {4} + lx * {5};", index, along, wide, b_.text(columns),
-            across_ * vector(), vector());
+    b_.line("{0} {1} = ({0})({6} % ({2}){3}) * {4} + lx * {5};", index, along, wide, b_.text(columns),
+            across_ * vector(), vector(), b_.dialect.block);
     if (down_ > 1) {
       b_.line("const bool live = {} < {};", along, end);
       b_.line("if (!live) {} = 0;", along);
     } else {
       b_.line("if ({} >= {}) return;", along, end);
     }
-    b_.line("{0} w = ({0})blockIdx.x / ({0}){1}{2};", wide, b_.text(columns),
-            beside_ > 1 ? fmt::format(" * {} + ly", beside_) : "");
+    b_.line("{0} w = ({0}){3} / ({0}){1}{2};", wide, b_.text(columns),
+            beside_ > 1 ? fmt::format(" * {} + ly", beside_) : "", b_.dialect.block);
     if (beside_ > 1) b_.line("if (w >= ({}){}) return;", wide, b_.text(count));
     for (std::size_t k = places.size(); k-- > 0;) {
       const std::string name(places[k].var.name());

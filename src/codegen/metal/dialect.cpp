@@ -39,8 +39,8 @@ KernelParts parts(std::span<const DevicePointer> pointers, std::size_t scalars, 
   out.body = "  const c_status status = {failed, site};\n";
   if (out.parameters.size() > kMetalArguments)
     fail("a kernel with {} buffers: one of Metal takes at most {}", pointers.size(), kMetalArguments - 3);
-  out.parameters.push_back({"uint3", "blockIdx", false, "[[threadgroup_position_in_grid]]"});
-  out.parameters.push_back({"uint3", "threadIdx", false, "[[thread_position_in_threadgroup]]"});
+  out.parameters.push_back({"uint3", "group_index", false, "[[threadgroup_position_in_grid]]"});
+  out.parameters.push_back({"uint3", "thread_index", false, "[[thread_position_in_threadgroup]]"});
   out.qualifiers = fmt::format("[[max_total_threads_per_threadgroup({})]] kernel void", launch.block);
   return out;
 }
@@ -107,6 +107,8 @@ bool metal_packs_numbers(std::size_t pointers, std::size_t scalars) { return poi
 const Dialect& metal_dialect() {
   static const Dialect dialect{.language = sym::Language::Metal,
                                .linkage = "",
+                               .block = "group_index.x",
+                               .thread = "thread_index.x",
                                .shared = "threadgroup",
                                .wide = "l",
                                .number = number,

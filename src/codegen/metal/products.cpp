@@ -43,7 +43,7 @@ class ProductKernel {
     return fmt::format("{}<c_stored_{}>", name, short_name(view(v).dtype));
   }
   std::string at(std::size_t v) const { return fmt::format("p{0} + o{0}", v); }
-  /// The threadgroup's matrices are those at place `blockIdx.z` of these dimensions: of each view the stride there.
+  /// The threadgroup's matrices are those at place `group_index.z` of these dimensions: of each view the stride there.
   void batch(const Exprs& sizes, const std::vector<Exprs>& strides) {
     for (std::size_t d = sizes.size(); d-- > 0;) {
       line("const i64 b{} = w % {}; w /= {};", d, number(sizes[d]), number(sizes[d]));
@@ -59,8 +59,8 @@ class ProductKernel {
 
   Kernel finish(const std::string& a, const std::string& b, const std::string& bias, const std::string& y, Expr rows,
                 Expr columns, Expr depth) {
-    line("c_product({}, {}, {}, {}, {}, {}, {}, blockIdx, threadIdx.x, left, right);", a, b, bias, y, number(rows),
-         number(columns), number(depth));
+    line("c_product({}, {}, {}, {}, {}, {}, {}, group_index, thread_index.x, left, right);", a, b, bias, y,
+         number(rows), number(columns), number(depth));
     std::vector<DevicePointer> pointers;
     for (std::size_t v = 0; v < views_.size(); ++v) {
       kernel_.buffers.push_back(view(v).buffer);
@@ -75,7 +75,8 @@ class ProductKernel {
     if (metal_packs_numbers(pointers.size(), kernel_.scalars.size()))
       for (std::size_t i = 0; i < kernel_.scalars.size(); ++i)
         parts.body += fmt::format("  const i64 n{0} = numbers.n[{0}];\n", i);
-    parts.body += "  threadgroup f32 left[16 * 33], right[16 * 33];\n" + offsets_ + "  i64 w = blockIdx.z;\n" + body_;
+    parts.body +=
+        "  threadgroup f32 left[16 * 33], right[16 * 33];\n" + offsets_ + "  i64 w = group_index.z;\n" + body_;
     kernel_.symbol = "coil_product_" + to_hex(hash(to_string(parts.parameters) + parts.body)).substr(0, 16);
     kernel_.text = parts.text(kernel_.symbol, metal_dialect().linkage);
     kernel_.parts = std::move(parts);
@@ -137,12 +138,41 @@ Kernel matrices(ir::Graph& graph, const ir::Extern& call) {
   return k.finish(a, b, bias, result, rows, columns, k.view(0).sizes.back());
 }
 
+/// What a convolution says of its dimensions, as a variable of the kernel: three, of which the first may be of one
+/// place.
+struct WindowSizes {
+  Expr places = 1, window = 1;
+};
+WindowSizes name_window(ProductKernel& k, const ir::BufferView& x, const ir::BufferView& weight,
+                        const ir::BufferView& y, const std::vector<std::int64_t>& step,
+                        const std::vector<std::int64_t>& before, const std::vector<std::int64_t>& apart) {
+  const std::size_t spatial = step.size();
+  if (spatial < 1 || spatial > 3) fail("a convolution over {} dimensions has no kernel on metal", spatial);
+  std::vector<std::string> dims(3 - spatial, "1l, 1l, 1l, 1l, 0l, 1l, 0l, 0l, 0l");
+  WindowSizes sizes;
+  for (std::size_t d = 0; d < spatial; ++d) {
+    std::vector<std::string> fields;
+    for (const Expr& e : {x.sizes[d + 2], weight.sizes[d + 2], y.sizes[d + 2], Expr(step[d]), Expr(before[d]),
+                          Expr(apart[d]), x.strides[d + 2], weight.strides[d + 2], y.strides[d + 2]})
+      fields.push_back(k.number(e));
+    dims.push_back(fmt::format("{}", fmt::join(fields, ", ")));
+    sizes.places *= y.sizes[d + 2];
+    sizes.window *= weight.sizes[d + 2];
+  }
+  k.line("const c_window window = {{{}}};", fmt::join(dims, ",\n                           "));
+  return sizes;
+}
+
+/// An operand of a convolution: a template, the view, and two numbers or words behind the window.
+std::string windowed(ProductKernel& k, std::string_view kind, std::size_t v, std::initializer_list<std::string> rest) {
+  return fmt::format("{}{{{}, window, {}}}", k.of(kind, v), k.at(v), fmt::join(rest, ", "));
+}
+
 /// A convolution: for each image and group, places by channels of windows and filters.
 Kernel convolved(ir::Graph& graph, const ir::Extern& call) {
   const library_ops::ConvolutionCall c(call);
   ProductKernel k(graph, call);
   const std::size_t y = k.result(), spatial = c.x().sizes.size() - 2;
-  if (spatial < 1 || spatial > 3) fail("a convolution over {} dimensions has no kernel on metal", spatial);
   const std::int64_t groups = c.groups();
   const bool turned = c.transposed();
   const auto &x = c.x(), &weight = c.weight(), &result = c.result();
@@ -156,36 +186,43 @@ Kernel convolved(ir::Graph& graph, const ir::Extern& call) {
   if (c.has_bias()) batches.push_back({zero, c.bias().strides[0] * results});
   batches.push_back({result.strides[0], result.strides[1] * results});
   k.batch({x.sizes[0], Expr(groups)}, batches);
-  const auto step = c.stride(spatial), before = c.padding(spatial), apart = c.dilation(spatial);
-  std::vector<std::string> dims(3 - spatial, "1l, 1l, 1l, 1l, 0l, 1l, 0l, 0l, 0l");
-  Expr places = 1, window = 1;
-  for (std::size_t d = 0; d < spatial; ++d) {
-    std::vector<std::string> fields;
-    for (const Expr& e : {x.sizes[d + 2], weight.sizes[d + 2], result.sizes[d + 2], Expr(step[d]), Expr(before[d]),
-                          Expr(apart[d]), x.strides[d + 2], weight.strides[d + 2], result.strides[d + 2]})
-      fields.push_back(k.number(e));
-    dims.push_back(fmt::format("{}", fmt::join(fields, ", ")));
-    places *= result.sizes[d + 2];
-    window *= weight.sizes[d + 2];
-  }
-  k.line("const c_window window = {{{}}};", fmt::join(dims, ",\n                           "));
-  const std::string a = fmt::format("{}{{{}, window, {}, {}}}", k.of("c_windows", 0), k.at(0), k.number(x.strides[1]),
-                                    turned ? "true" : "false");
-  const std::string b = fmt::format("{}{{{}, window, {}, {}}}", k.of("c_filters", 1), k.at(1),
-                                    k.number(weight.strides[1 - of_results]), k.number(weight.strides[of_results]));
+  const WindowSizes sizes =
+      name_window(k, x, weight, result, c.stride(spatial), c.padding(spatial), c.dilation(spatial));
+  const std::string a = windowed(k, "c_windows", 0, {k.number(x.strides[1]), "0l", turned ? "true" : "false"});
+  const std::string b =
+      windowed(k, "c_filters", 1, {k.number(weight.strides[1 - of_results]), k.number(weight.strides[of_results])});
   const std::string bias = c.has_bias() ? matrix(k, "c_matrix", 2, zero, c.bias().strides[0]) : "c_nothing{}";
-  const std::string to = fmt::format("{}{{{}, window, {}}}", k.of("c_places", y), k.at(y), k.number(result.strides[1]));
-  return k.finish(a, b, bias, to, places, results, channels * window);
+  const std::string to = windowed(k, "c_places", y, {k.number(result.strides[1])});
+  return k.finish(a, b, bias, to, sizes.places, results, channels * sizes.window);
+}
+
+/// The gradient of a convolution's weight: for each group, channels of the results by windows, over all places.
+Kernel convolution_weights(ir::Graph& graph, const ir::Extern& call) {
+  const library_ops::ConvolutionWeightsCall c(call);
+  ProductKernel k(graph, call);
+  const auto &x = c.x(), &dy = c.dy(), &dw = c.dw();
+  const std::size_t spatial = x.sizes.size() - 2;
+  const std::int64_t groups = c.groups();
+  const Expr channels = graph.env().simplify(sym::floor_div(x.sizes[1], groups)),
+             results = graph.env().simplify(sym::floor_div(dy.sizes[1], groups));
+  k.batch({Expr(groups)}, {{x.strides[1] * channels}, {dy.strides[1] * results}, {dw.strides[0] * results}});
+  const WindowSizes sizes = name_window(k, x, dw, dy, c.stride(spatial), c.padding(spatial), c.dilation(spatial));
+  const std::string a = windowed(k, "c_slopes", 1, {k.number(dy.strides[1]), k.number(dy.strides[0])});
+  const std::string b = windowed(k, "c_windows", 0, {k.number(x.strides[1]), k.number(x.strides[0]), "false"});
+  const std::string to = windowed(k, "c_filters_of", k.result(), {k.number(dw.strides[0]), k.number(dw.strides[1])});
+  return k.finish(a, b, "c_nothing{}", to, results, channels * sizes.window, x.sizes[0] * sizes.places);
 }
 
 }  // namespace
 
 bool is_metal_product(std::string_view op) {
-  return op == library_ops::linear::kName || op == library_ops::matmul::kName || op == library_ops::convolution::kName;
+  return op == library_ops::linear::kName || op == library_ops::matmul::kName ||
+         op == library_ops::convolution::kName || op == library_ops::convolution_weights::kName;
 }
 
 Kernel metal_product(ir::Graph& graph, const ir::Extern& call) {
-  return call.op == library_ops::convolution::kName ? convolved(graph, call) : matrices(graph, call);
+  if (call.op == library_ops::convolution::kName) return convolved(graph, call);
+  return call.op == library_ops::convolution_weights::kName ? convolution_weights(graph, call) : matrices(graph, call);
 }
 
 }  // namespace coil::codegen

@@ -34,11 +34,11 @@ C_FN i64 c_window_place(c_window_dim d, i64 out, i64 k, bool transposed) {
   const i64 at = out + d.before - k * d.apart;
   return at >= 0 && at % d.step == 0 && at / d.step < d.in ? at / d.step : -1;
 }
-// Rows are places of results, columns places of the window with the channel outermost.
+// Rows are places of results, of one image after the other; columns places of the window with the channel outermost.
 template <class S> struct c_windows {
   const device typename S::element* p;
   c_window w;
-  i64 channel_stride;
+  i64 channel_stride, image_stride;
   bool transposed;
   C_METHOD f32 operator()(i64 i, i64 j) const {
     i64 at = 0;
@@ -48,7 +48,7 @@ template <class S> struct c_windows {
       at += place * w.d[k].x_stride;
       i /= w.d[k].out, j /= w.d[k].window;
     }
-    return S::get(p[at + j * channel_stride]);
+    return S::get(p[at + j * channel_stride + i * image_stride]);
   }
 };
 template <class S> struct c_filters {
@@ -81,6 +81,34 @@ template <class S> struct c_places {
       i /= w.d[k].out;
     }
     p[at] = S::put(x);
+  }
+};
+// The other way round, for the gradient of a convolution's weight: channels of results by their places, one image after
+// the other; and filters as a result.
+template <class S> struct c_slopes {
+  const device typename S::element* p;
+  c_window w;
+  i64 down, image_stride;
+  C_METHOD f32 operator()(i64 i, i64 j) const {
+    i64 at = i * down;
+    for (int k = 2; k >= 0; --k) {
+      at += j % w.d[k].out * w.d[k].y_stride;
+      j /= w.d[k].out;
+    }
+    return S::get(p[at + j * image_stride]);
+  }
+};
+template <class S> struct c_filters_of {
+  device typename S::element* p;
+  c_window w;
+  i64 down, channel_stride;
+  C_METHOD void operator()(i64 i, i64 j, f32 x) const {
+    i64 at = i * down;
+    for (int k = 2; k >= 0; --k) {
+      at += j % w.d[k].window * w.d[k].w_stride;
+      j /= w.d[k].window;
+    }
+    p[at + j * channel_stride] = S::put(x);
   }
 };
 struct c_nothing {
