@@ -4,7 +4,7 @@ file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/runtime/aoti/*.c
 set(EXPORTS ${CMAKE_CURRENT_SOURCE_DIR}/runtime/aoti/exports.map)
 add_library(coil_aoti MODULE ${SOURCES})
 target_link_libraries(coil_aoti PRIVATE coil_support coil_tensor coil_library_ops coil_runtime)
-target_link_options(coil_aoti PRIVATE -Wl,--gc-sections -Wl,--no-undefined "-Wl,--version-script=${EXPORTS}")
+target_link_options(coil_aoti PRIVATE -Wl,--gc-sections "-Wl,--version-script=${EXPORTS}")
 set_target_properties(coil_aoti PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib LINK_DEPENDS ${EXPORTS} LINKER_LANGUAGE CXX)
 include(GNUInstallDirs)

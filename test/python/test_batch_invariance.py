@@ -212,6 +212,7 @@ def test_refusals(tmp_path):
         (("--set", "deterministic=rows"), "takes true, false or batch"),
         ((*SETTING, "--device", "cuda"), "deterministic=batch"),
         ((*SETTING, "--set", "cuda.emulate=true"), "deterministic=batch"),
+        ((*SETTING, "--emit", "python"), "deterministic=batch"),
     ):
         with pytest.raises(CoilError, match=message):
             coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *options)
