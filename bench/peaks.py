@@ -1,9 +1,8 @@
-"""Peak bytes of temporaries of one call on the CPU: Coil's as planned and as measured (`coil bench --json`), with the
-program's own order and as it is, beside eager's and Inductor's as torch's profiler counts allocations.
+"""Peak bytes of temporaries and outputs of one call on the CPU: Coil's as planned and measured (`coil bench --json`),
+with the program's own order and as it is, beside eager's and Inductor's as torch's profiler counts allocations.
 
 usage: peaks.py [NAME,...] [--no-inductor]
-For eager and Inductor: the most that was allocated at once during a call, less what is left of it at the end, which is
-the outputs. Models are small configurations, on fixed inputs, in inference.
+Models are small configurations, on fixed inputs, in inference.
 """
 
 import argparse
@@ -88,7 +87,7 @@ PROGRAMS = {
 
 
 def allocated(call):
-    """Peak bytes of a call beyond what is left at its end."""
+    """The most that a call has allocated at once, and what is left of that at its end: the outputs."""
     call()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         kept = call()
@@ -101,7 +100,7 @@ def allocated(call):
         live += event["args"]["Bytes"]
         peak = max(peak, live)
     del kept
-    return peak - live
+    return peak, live
 
 
 def coil(module, args, settings=()):
@@ -126,13 +125,13 @@ def main():
         with torch.no_grad():
             written = coil(module, args, ["memory.order=false"])
             planned, measured, ms = coil(module, args)
-            eager = allocated(lambda: module(*args))
+            eager, outputs = allocated(lambda: module(*args))
             inductor = None
             if not a.no_inductor:
                 torch._dynamo.reset()
                 compiled = torch.compile(module)
-                inductor = allocated(lambda: compiled(*args))
-        cells = [eager, inductor, written[0], planned, measured]
+                inductor = allocated(lambda: compiled(*args))[0]
+        cells = [eager, inductor, written[0] + outputs, planned + outputs, measured + outputs]
         rows.append([name, *("" if c is None else f"{c / 2**20:.2f}" for c in cells), f"{written[2]:.3g}", f"{ms:.3g}"])
         print(rows[-1], flush=True)
     print(

@@ -1,4 +1,4 @@
-"""`memory.budget`: what a forward graph keeps for the backward one, gradients that stay the same, values out of range."""
+"""`memory.budget`: what a forward graph keeps for the backward one, gradients, and values out of range."""
 
 import pathlib
 import sys

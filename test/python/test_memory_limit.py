@@ -1,4 +1,4 @@
-"""Limits on memory, arenas that cannot be had, sizes that overflow: refused before anything runs, the next call right."""
+"""Limits on memory, arenas that cannot be had, sizes that overflow: refused before a run; the next call is right."""
 
 import json
 import pathlib

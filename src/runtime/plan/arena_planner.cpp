@@ -8,7 +8,8 @@
 namespace coil::runtime {
 namespace {
 
-constexpr std::uint64_t kWorkOfBlock = 120'000, kMostWork = 54'000'000, kWorkOfCall = 50'000;
+constexpr std::uint64_t kWorkOfBlock = 120'000, kMostWork = 48'000'000, kWorkOfCall = 50'000;
+constexpr std::size_t kMany = 4096;  // blocks, of which one look at all is long
 
 }  // namespace
 
@@ -18,11 +19,13 @@ ArenaPlan plan_arena(std::span<const Interval> intervals, ArenaEffort effort) {
   const ArenaProblem problem = arena_problem(intervals);
   Placement best;
   for (Preference p : {Preference::Longest, Preference::LargestArea, Preference::Largest}) {
+    if (p == Preference::Largest && problem.blocks.size() > kMany) break;
     if (best.peak != kNoPeak && best.peak - problem.least <= problem.least / 256) break;
     if (Placement now = place_by_skyline(problem, p); now.peak < best.peak) best = std::move(now);
   }
-  const std::uint64_t work =
-      effort == ArenaEffort::Call ? kWorkOfCall : std::min(problem.blocks.size() * kWorkOfBlock, kMostWork);
+  const std::size_t count = problem.blocks.size();
+  const std::uint64_t most = count <= kMany ? std::min(count * kWorkOfBlock, kMostWork) : kMostWork / 4;
+  const std::uint64_t work = effort == ArenaEffort::Call ? kWorkOfCall : most;
   improve_placement(problem, best, work);
   ArenaPlan plan{std::vector<std::uint64_t>(intervals.size(), 0), best.peak, problem.least};
   for (std::size_t b = 0; b < problem.blocks.size(); ++b) plan.offsets[problem.of[b]] = best.offsets[b];

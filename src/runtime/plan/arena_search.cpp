@@ -8,6 +8,7 @@ namespace coil::runtime {
 namespace {
 
 constexpr std::size_t kMostMembers = 120;
+constexpr std::uint64_t kLooksOfAll = 4000;
 
 class Search {
  public:
@@ -16,7 +17,8 @@ class Search {
 
   void run(std::uint64_t work) {
     const std::uint64_t enough = problem_.least + problem_.least / 256;
-    if (best_.peak > enough) restart(work / 2);
+    // One try of all takes a few thousand looks at each block.
+    if (best_.peak > enough && problem_.blocks.size() * kLooksOfAll < work) restart(work / 2);
     aim();
     while (best_.peak > problem_.least && refill_.work() < (best_.peak <= enough ? work / 32 : work)) {
       const std::vector<std::uint32_t> members = choose();
