@@ -1,6 +1,8 @@
 // `coil explain --html`: one self-contained page about what became of a program.
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "coil/coil.h"
 #include "compiler/memory_text.h"
@@ -13,6 +15,7 @@
 #include "runtime/executor/executor.h"
 #include "runtime/plan/arena_planner.h"
 #include "support/error.h"
+#include "wrapper/comm_pools.h"
 
 namespace coil {
 namespace {
@@ -36,7 +39,8 @@ struct Block {
   BufferId buffer = 0;
   std::uint64_t bytes = 0, offset = 0;
   std::uint32_t first = 0, last = 0;
-  std::string names;  ///< of the buffers that live in it, one after the other
+  std::string names;       ///< of the buffers that live in it, one after the other
+  bool is_shared = false;  ///< a communication buffer, which other ranks reach; `offset` is then its place there
 };
 
 class Page {
@@ -113,6 +117,11 @@ class Page {
       if (auto* a = std::get_if<wrapper::Allocate>(&p_.lines[l])) {
         block_of[a->buffer] = blocks.size();
         blocks.push_back({a->buffer, bytes(a->buffer), 0, step, step, p_.buffers[a->buffer].name});
+      } else if (auto* c = std::get_if<wrapper::AllocateComm>(&p_.lines[l])) {
+        block_of[c->buffer] = blocks.size();
+        const auto size = static_cast<std::uint64_t>(wrapper::comm_bytes(p_, c->buffer));
+        blocks.push_back(
+            {c->buffer, size, static_cast<std::uint64_t>(c->offset), step, step, p_.buffers[c->buffer].name, true});
       } else if (auto* r = std::get_if<wrapper::Reuse>(&p_.lines[l])) {
         block_of[r->to] = block_of.at(r->from);
         blocks[block_of[r->to]].names += ", " + p_.buffers[r->to].name;
@@ -126,11 +135,33 @@ class Page {
     }
     for (Block& b : blocks)
       if (p_.buffers[b.buffer].kind == wrapper::BufferKind::Output) b.last = step ? step - 1 : 0;
-    std::vector<runtime::Interval> intervals;
-    for (const Block& b : blocks) intervals.push_back({b.bytes, b.first, b.last});
-    const runtime::ArenaPlan plan = runtime::plan_arena(intervals);
-    for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i].offset = plan.offsets[i];
+    place(blocks);
     return blocks;
+  }
+
+  /// Blocks of the program's own lie at the bottom, and above them what each group's ranks share, as it lies there.
+  void place(std::vector<Block>& blocks) const {
+    std::vector<runtime::Interval> intervals;
+    for (const Block& b : blocks)
+      if (!b.is_shared) intervals.push_back({b.bytes, b.first, b.last});
+    const runtime::ArenaPlan plan = runtime::plan_arena(intervals);
+    std::uint64_t top = 0;
+    std::size_t own = 0;
+    for (Block& b : blocks) {
+      if (b.is_shared) continue;
+      b.offset = plan.offsets[own++];
+      top = std::max(top, b.offset + b.bytes);
+    }
+    std::map<std::string, std::uint64_t> ends;
+    for (const Block& b : blocks)
+      if (b.is_shared) {
+        std::uint64_t& end = ends[p_.buffers[b.buffer].comm->group];
+        end = std::max(end, b.offset + b.bytes);
+      }
+    std::map<std::string, std::uint64_t> begins;
+    for (const auto& [group, end] : ends) begins[group] = std::exchange(top, top + end);
+    for (Block& b : blocks)
+      if (b.is_shared) b.offset += begins.at(p_.buffers[b.buffer].comm->group);
   }
 
   /// Calls to the right, addresses upwards: one rectangle for each block.
@@ -144,7 +175,8 @@ class Page {
     section("memory", "Memory over time");
     out_ +=
         "<p class=\"quiet\">A rectangle is a block of memory: from left to right the calls that it lives through, "
-        "upwards its place. Outputs are darker. Sizes are those that the program was exported with.</p>\n";
+        "upwards its place. Outputs are darker; what other ranks reach is green. Sizes are those that the program was "
+        "exported with.</p>\n";
     out_ +=
         fmt::format("<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"memory over time\">\n", kWidth, kHeight + 20);
     for (int quarter = 0; quarter <= 4; ++quarter) {
@@ -163,7 +195,11 @@ class Page {
       out_ += fmt::format(
           "<g class=\"block\" data-text=\"{5}\"><rect x=\"{0:.2f}\" y=\"{1:.2f}\" width=\"{2:.2f}\" height=\"{3:.2f}\" "
           "fill=\"{4}\"/>",
-          x, y, width, height, output ? "#2f5d8a" : "#8fb4d8", escape(b.names));
+          x, y, width, height,
+          output        ? "#2f5d8a"
+          : b.is_shared ? "#9bc9a4"
+                        : "#8fb4d8",
+          escape(b.names));
       out_ +=
           fmt::format("<title>{}: {}, calls {} to {}</title>", escape(b.names), human_bytes(b.bytes), b.first, b.last);
       label(b.names, x, y, width, height, output ? "#fff" : "#1d2430");

@@ -88,7 +88,7 @@ const Row kRows[] = {
      "2x2 or 4x4"},
     {"distribution.one_shot_bytes", &Settings::one_shot_bytes, "N",
      "sums over a process group of up to N bytes are added up by every rank from the memory of all, where ranks share "
-     "memory; 0: none"},
+     "memory; 0: none; not given: on GPUs by the group's number of ranks, else 256 KiB"},
     {"distribution.two_shot_bytes", &Settings::two_shot_bytes, "N",
      "larger sums of up to N bytes are added up by shares, each by one rank; beyond, the group's library does it"},
     {"fallback", &Settings::fallback, "true|false",

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "frontend/collectives.h"
 #include "fx/infer.h"
 #include "fx/scalar_functions.h"
 #include "support/error.h"
@@ -278,6 +279,22 @@ bool GraphReader::read_out_variant(const Json& node, const std::string& target) 
   return true;
 }
 
+void GraphReader::read_dimension_move(const Json& node) {
+  const auto inputs = node["inputs"].items(), outputs = node["outputs"].items();
+  std::map<std::string, Value> given;
+  for (const Json* input : inputs) given[(*input)["name"].as_string()] = argument((*input)["arg"]);
+  const Json* name = outputs.size() == 1 ? name_in(*outputs[0]) : nullptr;
+  if (!name || given.size() != 4) node.fail("expected a tensor, two dimensions and a process group");
+  const Value meta = metadata(*name);
+  const auto describe = [&](Node* made) {
+    read_metadata(node, made->meta);
+    made->meta.origins = {name->as_string()};
+  };
+  const auto number = [&](const char* which) { return *given.at(which).as_int().constant(); };
+  define(*name, move_sharded_dimension(module_, given.at("input").as_node(), number("gather_dim"), number("shard_dim"),
+                                       given.at("group_name").as_string(), meta.as_tensor(), describe));
+}
+
 void GraphReader::read_call(const Json& node) {
   Call call;
   call.target = target_of(node["target"].as_string());
@@ -290,6 +307,7 @@ void GraphReader::read_call(const Json& node) {
     inputs = inputs.subspan(2);
     outputs = outputs.subspan(1);
   }
+  if (call.target == "_dtensor.shard_dim_alltoall.default") return read_dimension_move(node);
   call.op = ops::find(call.target);
   if (!call.op && !is_known_without_schema(call.target) && read_out_variant(node, call.target)) return;
   bool supported = call.op || is_known_without_schema(call.target);
@@ -518,6 +536,7 @@ Values GraphReader::outputs() {
       output->fail(fmt::format("{} as an output is not supported", e.what()));
     }
   }
+  refuse_reads_of_received(module_.graph, results);
   return results;
 }
 

@@ -53,6 +53,7 @@ class GraphReader {
   struct Call;
   void read_call(const Json& node);
   void read_arguments(std::span<const Json* const> inputs, Call& call);
+  void read_dimension_move(const Json& node);
   bool read_out_variant(const Json& node, const std::string& target);
   void read_outputs(std::span<const Json* const> outputs, fx::Node* made, bool tuple_of_one);
   ops::Value make_items(fx::Node* made, std::span<const Json* const> outputs);

@@ -14,11 +14,12 @@ namespace {
 
 const Control* control_of(const Operation& op) { return std::get_if<Control>(&op.node); }
 
-/// Other processes wait for it, used here or not.
+/// Other processes wait for it, used here or not; or it waits for one, whose memory is in use until then.
 bool is_collective(const Operation& op) {
+  using enum library_ops::Trait;
   const auto* call = std::get_if<Extern>(&op.node);
-  return call && (library_ops::has(call->op, library_ops::Trait::Collective) ||
-                  library_ops::has(call->op, library_ops::Trait::Exchange));
+  return call && (library_ops::has(call->op, Collective) || library_ops::has(call->op, Exchange) ||
+                  library_ops::has(call->op, Wait));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace coil::library_ops::collectives {
 
 inline constexpr std::string_view kAllReduce = "all_reduce", kAllGather = "all_gather",
                                   kReduceScatter = "reduce_scatter", kAllToAll = "all_to_all", kBroadcast = "broadcast",
-                                  kWait = "wait_collective";
+                                  kSend = "send", kReceive = "receive", kWait = "wait_collective";
 /// Sums through memory that all ranks reach, done when the call returns, and a barrier of its ranks.
 inline constexpr std::string_view kOneShot = "one_shot_all_reduce", kTwoShot = "two_shot_all_reduce",
                                   kBarrier = "comm_barrier";
@@ -33,6 +33,14 @@ inline constexpr Integers kInputSplits{
 inline constexpr Integers kOutputSplits{
     .name = "output_splits", .sentence = "Rows of y that come from each rank; the same number where it is not given."};
 inline constexpr Flag kTold{.name = "told", .sentence = "The last operand has both lists instead."};
+
+inline constexpr Flag kByRanks{
+    .name = "by_ranks",
+    .sentence = "Every rank adds up all where that is faster in a group of so many; x then keeps its values."};
+inline constexpr Integer kPeer{
+    .name = "peer", .sentence = "The other rank, by its number in the group.", .presence = Presence::Required};
+inline constexpr Integer kTag{
+    .name = "tag", .sentence = "Messages between two ranks with one tag come in order.", .fallback = 0};
 
 /// Whether values on a GPU can be combined so: NCCL has no bits, no 16-bit integers, and no order or product of
 /// complex numbers.

@@ -128,11 +128,15 @@ Lowered over(Context& ctx, const ops::Value& operand, One one) {
 /// How often ranks meet to add up what lies in memory that they share.
 enum class Shots : std::uint8_t { None, One, Two };
 
+/// Up to here one shot is fastest for any number of ranks that kernels add over.
+constexpr std::int64_t kAlwaysOneShot = 256 << 10;
+
 /// None where the group's own collective is to do it.
 Shots shots_of(Context& ctx, const TensorBox& x, std::string_view reduce) {
   if (reduce != "sum") return Shots::None;
   const auto bytes = ir::comm_bytes(ctx.graph.env(), x.dtype(), x.sizes, sym::contiguous_strides(x.sizes));
-  const std::int64_t one = ctx.options.one_shot_bytes, two = ctx.options.two_shot_bytes;
+  const std::int64_t one = ctx.options.one_shot_bytes < 0 ? kAlwaysOneShot : ctx.options.one_shot_bytes,
+                     two = ctx.options.two_shot_bytes;
   if (!bytes || std::max(one, two) == 0 || *bytes > std::max(one, two)) return Shots::None;
   return *bytes <= one ? Shots::One : Shots::Two;
 }
@@ -167,7 +171,10 @@ TensorBox sum_in_shared_memory(Context& ctx, Shots shots, const TensorBox& x, co
   const BufferView result = fresh_result(ctx, meta);
   std::vector<BufferView> results{result};
   if (shots == Shots::Two) results.push_back(*operand);
-  add_library_call(ctx, std::string(shots == Shots::One ? names::kOneShot : names::kTwoShot), {{"group", group}},
+  Attributes attributes{{"group", group}};
+  if (shots == Shots::Two && ctx.options.one_shot_bytes < 0 && !x.device().is_host())
+    attributes["by_ranks"] = std::int64_t{1};
+  add_library_call(ctx, std::string(shots == Shots::One ? names::kOneShot : names::kTwoShot), std::move(attributes),
                    {*operand}, std::move(results));
   return ir::whole(ctx.graph, result.buffer);
 }
@@ -245,6 +252,28 @@ Lowered all_to_all(Context& ctx, const ops::Values& args) {
   return start(ctx, names::kAllToAll, std::move(attributes), std::move(inputs), fresh_result(ctx, ctx.result()));
 }
 
+/// What is waited for is a result of one element, of which the program has a view of none.
+Lowered send(Context& ctx, const ops::Values& args) {
+  if (!is_only_waited_for(*ctx.node))
+    refuse(ctx, "sends, and nothing waits for it; call _c10d_functional.wait_tensor on its result");
+  const TensorBox x = ctx.tensor(args[0]);
+  const BufferView token = library_result(ctx, x.dtype(), {1}).second;
+  ctx.graph.buffer(token.buffer).layout.fixed = true;
+  TensorBox result =
+      start(ctx, names::kSend,
+            {{"group", group_of(args[3])}, {"peer", constant(ctx, args[1])}, {"tag", constant(ctx, args[2])}},
+            {rows(ctx, x)}, token);
+  result.sizes = {0};
+  return result;
+}
+
+Lowered receive(Context& ctx, const ops::Values& args) {
+  const BufferView copy = fresh_copy(ctx, ctx.tensor(args[0]));
+  return start(ctx, names::kReceive,
+               {{"group", group_of(args[3])}, {"peer", constant(ctx, args[1])}, {"tag", constant(ctx, args[2])}},
+               {copy}, copy);
+}
+
 Lowered wait_tensor(Context& ctx, const ops::Values& args) {
   const TensorBox x = ctx.tensor(args[0]);
   if (x.storage->realized()) wait_for(ctx, *x.storage->buffer);
@@ -262,6 +291,8 @@ void add_collectives(Table& t) {
   t[space + "reduce_scatter_tensor.default"] = t[space + "reduce_scatter_tensor_coalesced.default"] =
       t[autograd + "reduce_scatter_tensor.default"] = reduce_scatter;
   t[space + "all_to_all_single.default"] = t[autograd + "all_to_all_single.default"] = all_to_all;
+  t[space + "isend.default"] = send;
+  t[space + "irecv.default"] = receive;
   t[space + "wait_tensor.default"] = wait_tensor;
 }
 

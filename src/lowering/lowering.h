@@ -45,7 +45,8 @@ struct LowerOptions {
   /// The fusion policy's (scheduler/schedule.h).
   ir::RealizeLimits realize = {};
   /// The largest operands, in bytes, of sums over a process group that each rank adds up from the memory of all, and of
-  /// those that ranks add up by shares (lowering/collectives.cpp). 0: none.
+  /// those that ranks add up by shares (lowering/collectives.cpp). 0: none. one_shot_bytes of -1: by the number of
+  /// ranks.
   std::int64_t one_shot_bytes = 0, two_shot_bytes = 0;
   /// Names of the arguments that a host's operator takes in memory that ranks share. Empty: none of any.
   std::function<std::vector<std::string>(std::string_view op)> symm_mem_args = {};

@@ -51,8 +51,9 @@ struct Settings {
   std::string winograd =
       "true";  ///< winograd: 3x3 convolutions by fewer multiplications; 2 or 4 for all in tiles of that size
   /// distribution.one_shot_bytes, distribution.two_shot_bytes: the largest operands of sums over a group that ranks
-  /// read where they lie (lowering/collectives.cpp), each all of them, or its share. 0: none.
-  std::int64_t one_shot_bytes = 256 << 10, two_shot_bytes = 64 << 20;
+  /// read where they lie (lowering/collectives.cpp), each all of them, or its share. 0: none. -1: by the group's number
+  /// of ranks, when the program runs.
+  std::int64_t one_shot_bytes = -1, two_shot_bytes = 64 << 20;
   bool fallback = false;    ///< fallback: operators without lowering are called in the host, which must know them
   bool provenance = false;  ///< provenance: the package says where each call comes from
   Checks checks;  ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf, assert_lifetimes

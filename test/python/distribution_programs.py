@@ -164,6 +164,86 @@ class Experts(nn.Module):
         return funcol.all_to_all_single(there * 2, to, come, group)
 
 
+class Large(nn.Module):
+    """A sum above 256 KiB."""
+
+    def forward(self, x):
+        return funcol.all_reduce(x * 2, "sum", dist.group.WORLD)
+
+
+class Messages(nn.Module):
+    """Every rank sends to the next before it receives, twice with other tags, among collectives."""
+
+    def __init__(self, rank, ranks):
+        super().__init__()
+        self.next, self.previous = (rank + 1) % ranks, (rank - 1) % ranks
+
+    def forward(self, x, counts):
+        name = dist.group.WORLD.group_name
+        sent = functional.isend(x * 2, self.next, 0, name)
+        other = functional.isend(counts.t().contiguous(), self.next, 7, name)
+        total = functional.all_reduce(x, "sum", name)
+        come = functional.irecv(torch.empty_like(x), self.previous, 0, name)
+        integers = functional.irecv(torch.zeros(counts.shape[::-1], dtype=counts.dtype), self.previous, 7, name)
+        wait(sent), wait(other)
+        return wait(come) + 1, wait(integers) * 2, wait(total)
+
+
+class Around(nn.Module):
+    """What each rank has goes twice to the next, with a change on the way."""
+
+    def __init__(self, rank, ranks):
+        super().__init__()
+        self.next, self.previous = (rank + 1) % ranks, (rank - 1) % ranks
+
+    def forward(self, x):
+        name = dist.group.WORLD.group_name
+        for tag in range(2):
+            sent = functional.isend(x, self.next, tag, name)
+            come = functional.irecv(torch.empty_like(x), self.previous, tag, name)
+            wait(sent)
+            x = wait(come) * 3
+        return x
+
+
+class RingAttention(nn.Module):
+    """Each rank has its part of the sequence; keys and values go round, and the softmax's sums are brought along."""
+
+    def __init__(self, rank, ranks):
+        super().__init__()
+        self.ranks, self.next, self.previous = ranks, (rank + 1) % ranks, (rank - 1) % ranks
+
+    def pass_on(self, t, tag):
+        name = dist.group.WORLD.group_name
+        sent = functional.isend(t, self.next, tag, name)
+        come = functional.irecv(torch.empty_like(t), self.previous, tag, name)
+        return sent, come
+
+    def forward(self, q, k, v):
+        best = torch.full((*q.shape[:-1], 1), -torch.inf)
+        total, sums = torch.zeros_like(best), torch.zeros_like(q)
+        for turn in range(self.ranks):
+            if turn < self.ranks - 1:
+                moving = self.pass_on(torch.stack([k, v]), turn)
+            scores = q @ k.mT / q.shape[-1] ** 0.5
+            most = torch.maximum(best, scores.amax(-1, keepdim=True))
+            weights, kept = (scores - most).exp(), (best - most).exp()
+            total, sums, best = total * kept + weights.sum(-1, keepdim=True), sums * kept + weights @ v, most
+            if turn < self.ranks - 1:
+                wait(moving[0])
+                k, v = wait(moving[1]).unbind()
+        return sums / total
+
+
+class Dimensions(nn.Module):
+    """DTensor's move of the dimension that the ranks share."""
+
+    def forward(self, x):
+        move = lambda t, gather, shard: torch.ops._dtensor.shard_dim_alltoall(t, gather, shard, name)
+        name = dist.group.WORLD.group_name
+        return move(x + 1, 0, 1) * 2, move(x.transpose(0, 2).contiguous(), 2, 0), move(move(x, 2, 1), 1, 2)
+
+
 def programs(rank, ranks):
     """By name: a module, its arguments, and the sizes of them that are free."""
     random = torch.Generator().manual_seed(rank)
@@ -191,6 +271,11 @@ def programs(rank, ranks):
         ),
         None,
     )
+    made["large"] = Large(), (values(300, 400),), None
+    made["messages"] = Messages(rank, ranks), (values(40, 3), integers(torch.int64).view(2, 3)), None
+    made["around"] = Around(rank, ranks), (values(70, 5),), None
+    made["ring"] = RingAttention(rank, ranks), tuple(values(2, 3, 5, 8) for _ in range(3)), None
+    made["dimensions"] = Dimensions(), (values(3, 2 * ranks, 2 * ranks),), None
     if ranks == 2:
         types = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]
         made["in_place"] = InPlace(), (values(2, 3),), None

@@ -9,13 +9,25 @@ import sys
 import time
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 import coil_harness
 from coil_harness import ROOT, coil, coil_ok, differences
 
 pytestmark = pytest.mark.xdist_group("distribution")  # exported once
-PROGRAMS = ("reductions", "exchanges", "mlp", "in_place", "types", "experts")
+PROGRAMS = (
+    "reductions",
+    "exchanges",
+    "mlp",
+    "in_place",
+    "types",
+    "experts",
+    "messages",
+    "around",
+    "ring",
+    "dimensions",
+)
 RANKS = 2
 
 
@@ -49,6 +61,27 @@ def test_program(folder, name):
     for rank in range(RANKS):
         got = load_file(folder / f"{name}.{rank}.out.safetensors")
         assert not differences(got, load_file(folder / f"{name}.{rank}.want.safetensors"))
+
+
+def test_receive_into_what_is_read_is_refused(tmp_path):
+    """Eager writes to the argument of irecv, which the graph does not say."""
+    functional = torch.ops._c10d_functional
+
+    class Reads(torch.nn.Module):
+        def forward(self, x):
+            into = torch.empty_like(x)
+            come = functional.wait_tensor(functional.irecv(into, 1, 0, "default"))
+            return come + into
+
+    class Forgets(torch.nn.Module):
+        def forward(self, x):
+            functional.isend(x + 1, 1, 0, "default")
+            return x * 2
+
+    for module, words in ((Reads(), "also uses otherwise"), (Forgets(), "nothing waits for it")):
+        coil_harness.export(module, (torch.ones(3),), tmp_path / "m.pt2")
+        done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+        assert done.returncode == 1 and words in done.stderr and "internal error" not in done.stderr, done.stderr
 
 
 def test_one_process_alone_is_refused(folder):

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.xdist_group("distribution_cuda"),  # exported once
 ]
 CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
-PROGRAMS = ["kinds", "exchanges", "in_place", "experts"]
+PROGRAMS = ["kinds", "exchanges", "in_place", "experts", "around", "large"]
 RANKS = 2
 
 
@@ -91,7 +91,9 @@ def run(folder, name, store, *options, **more):
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(folder, name):
     for errors in run(folder, name, f"nccl-{name}"):
-        assert ("cannot share memory" in errors) == (name in ("kinds", "in_place"))  # the driver of tests maps none
+        assert ("cannot share memory" in errors) == (
+            name in ("kinds", "in_place", "messages", "large")
+        )  # the driver of tests maps none
 
 
 def test_recorded(folder):
@@ -101,6 +103,27 @@ def test_recorded(folder):
     command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
     processes = [p for name in ("exchanges", "experts") for p in start(folder, name, command, f"recorded-{name}")]
     time.sleep(5)
+    ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
+    for process in processes:
+        process.kill()
+        process.wait()
+    assert not ended
+
+
+def test_shots_by_the_number_of_ranks(folder):
+    """Unless the program was compiled with a number of bytes."""
+    given = lambda *options: emit(folder / "large.0.pt2", "python", *TO_CUDA, *options).read_text()
+    assert "two_shot_all_reduce" in given() and "by_ranks=1" in given()
+    fixed = given("--set", "distribution.one_shot_bytes=1000")
+    assert "two_shot_all_reduce" in fixed and "by_ranks=1" not in fixed
+    assert "one_shot_all_reduce" in given("--set", "distribution.one_shot_bytes=1000000")
+
+
+def test_messages_recorded(folder):
+    """As CUDA graphs, each rank sending before it receives."""
+    command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
+    processes = start(folder, "around", command, "recorded-around")
+    time.sleep(4)
     ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
     for process in processes:
         process.kill()
@@ -126,7 +149,9 @@ def test_rank_that_dies(folder, graphs):
     begin = time.monotonic()
     _, errors = processes[0].communicate(timeout=60)
     assert processes[0].returncode == 1 and time.monotonic() - begin < 20
-    assert "rank 1 is gone" in errors and ("collective" in errors or graphs == "true") and "internal error" not in errors, errors
+    assert (
+        "rank 1 is gone" in errors and ("collective" in errors or graphs == "true") and "internal error" not in errors
+    ), errors
 
 
 def test_rank_that_is_late(folder):

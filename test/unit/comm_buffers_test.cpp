@@ -4,6 +4,7 @@
 #include "compiler/library.h"
 #include "error_of.h"
 #include "ir/comm_buffers.h"
+#include "runtime/cuda/groups/peer_sums.h"
 #include "runtime/host/symm_mem_args.h"
 
 namespace coil {
@@ -26,6 +27,17 @@ struct CommBuffers : testing::Test {
   }
   std::string refusal(const ir::TensorBox& box) { return ir::comm_buffer_refusal(box, all).value_or("none"); }
 };
+
+// Two ranks move as much in one shot as in two; for more, one shot is for sizes that fall with their number.
+TEST(PeerSums, OneShotByTheNumberOfRanks) {
+  using runtime::cuda::PeerSums;
+  EXPECT_GE(PeerSums::one_shot_bytes(2), std::size_t{64} << 20);
+  for (int ranks = 3; ranks <= 8; ++ranks) {
+    EXPECT_LT(PeerSums::one_shot_bytes(ranks), PeerSums::one_shot_bytes(ranks - 1)) << ranks;
+    EXPECT_GE(PeerSums::one_shot_bytes(ranks), std::size_t{256} << 10) << "what programs always add in one shot";
+  }
+  EXPECT_NEAR(static_cast<double>(PeerSums::one_shot_bytes(4)), 1.58e6, 1e4);
+}
 
 TEST_F(CommBuffers, LoopsAndOpenLayoutsMay) {
   EXPECT_EQ(refusal(loop({4, 8})), "none");

@@ -114,7 +114,7 @@ def torch_one_shot_all_reduce(inputs, outputs, group):
 
 
 # @piece two_shot_all_reduce
-def torch_two_shot_all_reduce(inputs, outputs, group):
+def torch_two_shot_all_reduce(inputs, outputs, group, by_ranks=0):
     outputs[0].copy_(exchanged("all_reduce", inputs[0], "sum", group_name(group)))
 
 
@@ -149,9 +149,31 @@ def torch_broadcast(inputs, outputs, group, source):
     outputs[0].copy_(exchanged("broadcast", inputs[0], source, group_name(group)))
 
 
+# @piece messages
+UNDER_WAY = {}
+
+
+def messages():
+    """Work of torch's groups that has begun, by where what waits for it lies."""
+    return UNDER_WAY
+
+
+# @piece send
+def torch_send(inputs, outputs, group, peer, tag=0):
+    group = torch.distributed.distributed_c10d._resolve_process_group(group_name(group))
+    messages()[outputs[0].data_ptr()] = group.send([inputs[0].contiguous()], peer, tag)
+
+
+# @piece receive
+def torch_receive(inputs, outputs, group, peer, tag=0):
+    group = torch.distributed.distributed_c10d._resolve_process_group(group_name(group))
+    messages()[outputs[0].data_ptr()] = group.recv([outputs[0]], peer, tag)
+
+
 # @piece wait_collective
 def torch_wait_collective(inputs, outputs):
-    pass  # the calls above are done when they return
+    if work := messages().pop(outputs[0].data_ptr(), None):
+        work.wait()  # the other calls are done when they return
 
 
 # @piece recurrent

@@ -48,6 +48,8 @@ TensorMeta exchanged(const Call& call, const TensorMeta& x) {
   return dense(call.env, x, sizes);
 }
 
+TensorMeta sent(const Call& call, const TensorMeta& x) { return dense(call.env, x, {0}); }
+
 using ShapeOf = TensorMeta (*)(const Call&, const TensorMeta&);
 
 template <ShapeOf Shape>
@@ -113,8 +115,15 @@ _c10d_functional_autograd::all_to_all_single(Tensor input, SymInt[] output_split
     Any group_name) -> Tensor
 )",
               one<exchanged>, kExchange);
-  define_each("_c10d_functional::wait_tensor(Tensor tensor) -> Tensor",
-              [](const Call& call) -> Value { return call.tensor(0); });
+  define_each("_c10d_functional::isend(Tensor tensor, int dst, int tag, str group_name) -> Tensor", one<sent>,
+              kExchange);
+  // Eager also writes to the argument; programs that could see that are refused (frontend/collectives.h).
+  define_each("_c10d_functional::irecv(Tensor tensor, int src, int tag, str group_name) -> Tensor", one<kept>,
+              kExchange);
+  // Nothing uses the result of a wait for a send.
+  define_each(
+      "_c10d_functional::wait_tensor(Tensor tensor) -> Tensor",
+      [](const Call& call) -> Value { return call.tensor(0); }, kExchange);
 }
 
 }  // namespace coil::ops::shapes

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "library_ops/table.h"
 #include "passes/wrapper/memory_order.h"
 
 namespace coil::wrapper {
@@ -94,6 +95,11 @@ class Remaker {
     return is_cheap ? made : std::nullopt;
   }
 
+  bool is_wait(std::size_t line) const {
+    const auto* call = std::get_if<CallExtern>(&p_.lines[line]);
+    return call && library_ops::has(call->op, library_ops::Trait::Wait);
+  }
+
   void find_gaps() {
     if (std::ranges::any_of(p_.lines, [](const Line& l) { return std::holds_alternative<Control>(l); })) return;
     for (std::size_t s = 0; s < order_.size(); ++s) {
@@ -101,6 +107,8 @@ class Remaker {
       const std::optional<BufferId> made = makes_cheaply(p_.lines[line]);
       if (!made) continue;
       const std::vector<std::size_t>& places = touched_[*made];
+      // An exchange reads the value where it lies until it is waited for.
+      if (std::ranges::any_of(places, [&](std::size_t place) { return is_wait(steps_.line_of[place]); })) continue;
       for (std::size_t k = 1; k + 1 < places.size(); ++k)
         if (places[k] + 1 < places[k + 1]) gaps_.push_back({*made, line, places[k] + 1, places[k + 1]});
     }

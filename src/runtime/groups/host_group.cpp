@@ -6,9 +6,12 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <thread>
+#include <tuple>
 
 #include "runtime/groups/reductions.h"
 #include "runtime/groups/stores.h"
@@ -67,6 +70,61 @@ class Task final : public Work {
   std::string error_;
 };
 
+/// Work in order, done by a thread of its own.
+class Lane {
+ public:
+  /// Does some work and returns what went wrong; empty where nothing did.
+  using CarryOut = std::function<std::string(const std::string& what, const std::function<void()>& run)>;
+  explicit Lane(CarryOut carry_out) : carry_out_(std::move(carry_out)), thread_([this] { work(); }) {}
+  /// Returns when all is done.
+  ~Lane() {
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      changed_.notify_all();
+    }
+    thread_.join();
+  }
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  Started add(std::string what, std::function<void()> run) {
+    auto task = std::make_shared<Task>();
+    const std::lock_guard lock(mutex_);
+    queue_.push_back({std::move(what), std::move(run), task});
+    changed_.notify_all();
+    return task;
+  }
+
+ private:
+  struct Entry {
+    std::string what;
+    std::function<void()> run;
+    std::shared_ptr<Task> task;
+  };
+
+  void work() {
+    for (;;) {
+      Entry entry;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
+        if (queue_.empty()) return;
+        entry = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      entry.task->finish(carry_out_(entry.what, entry.run));
+    }
+  }
+
+  CarryOut carry_out_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Entry> queue_;
+  bool closing_ = false;
+  std::thread thread_;  ///< the last, since it uses all the others
+};
+
 enum class Kind : std::int32_t { AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Barrier };
 constexpr const char* kKinds[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "barrier"};
 
@@ -104,16 +162,12 @@ class HostGroup final : public ProcessGroup {
     } catch (const std::exception& e) {
       fail("rank {} cannot connect to the others of process group '{}': {}", rank_, options_.name, e.what());
     }
-    thread_ = std::thread([this] { work(); });
+    collectives_ = make_lane();
   }
 
   ~HostGroup() override {
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-      changed_.notify_all();
-    }
-    thread_.join();
+    collectives_.reset();
+    messages_.clear();
   }
 
   const std::string& name() const override { return options_.name; }
@@ -126,14 +180,14 @@ class HostGroup final : public ProcessGroup {
     const bool averages = reduce == "avg";
     return collective(announce(Kind::AllReduce, e, reduce), [=, this](std::uint32_t tag) {
       if (e.count == 0) return;
-      transport_->all_reduce(data, count(e), size_of(e.dtype), combine, tag);
+      transport()->all_reduce(data, count(e), size_of(e.dtype), combine, tag);
       if (averages) average(data, count(e), e.dtype, size_);
     });
   }
 
   Started all_gather(const void* in, void* out, Elements e) override {
     return collective(announce(Kind::AllGather, e), [=, this](std::uint32_t tag) {
-      if (e.count > 0) transport_->all_gather(in, out, bytes(e), tag);
+      if (e.count > 0) transport()->all_gather(in, out, bytes(e), tag);
     });
   }
 
@@ -145,7 +199,7 @@ class HostGroup final : public ProcessGroup {
       if (e.count == 0) return;
       const std::vector<std::int64_t> shares(static_cast<std::size_t>(size_), static_cast<std::int64_t>(bytes(e)));
       std::vector<char> came(bytes(e) * shares.size());
-      transport_->all_to_all(in, shares, came.data(), shares, tag);
+      transport()->all_to_all(in, shares, came.data(), shares, tag);
       std::memcpy(out, came.data(), bytes(e));
       for (std::size_t r = 1; r < shares.size(); ++r) combine(out, came.data() + r * bytes(e), count(e));
       if (averages) average(out, count(e), e.dtype, size_);
@@ -165,7 +219,7 @@ class HostGroup final : public ProcessGroup {
                         check_splits(sent, received, tag);
                         for (auto* list : {&sent, &received})
                           for (std::int64_t& n : *list) n *= static_cast<std::int64_t>(size_of(dtype));
-                        transport_->all_to_all(in, sent, out, received, tag);
+                        transport()->all_to_all(in, sent, out, received, tag);
                       });
   }
 
@@ -174,40 +228,37 @@ class HostGroup final : public ProcessGroup {
     Announcement what = announce(Kind::Broadcast, e);
     what.source = source;
     return collective(what, [=, this](std::uint32_t tag) {
-      if (e.count > 0) transport_->broadcast(data, bytes(e), source, tag);
+      if (e.count > 0) transport()->broadcast(data, bytes(e), source, tag);
     });
   }
 
   Started barrier() override {
-    return collective(announce(Kind::Barrier, {}), [this](std::uint32_t tag) { transport_->barrier(tag); });
+    return collective(announce(Kind::Barrier, {}), [this](std::uint32_t tag) { transport()->barrier(tag); });
   }
 
   // A message is its number of bytes, then the bytes.
   Started send(const void* data, Elements e, int to, std::uint32_t tag) override {
     check_rank(to);
-    return queue(fmt::format("send to rank {}", to), [=, this] {
+    return message({to, true, tag}, fmt::format("send to rank {}", to), [=, this] {
       const std::uint64_t size = bytes(e);
-      transport_->send(&size, sizeof size, to, slot(tag));
-      if (size > 0) transport_->send(data, size, to, slot(tag) + 1);
+      transport()->send(&size, sizeof size, to, slot(tag));
+      if (size > 0) transport()->send(data, size, to, slot(tag) + 1);
     });
   }
 
   Started receive(void* data, Elements e, int from, std::uint32_t tag) override {
     check_rank(from);
-    return queue(fmt::format("receive from rank {}", from), [=, this] {
+    return message({from, false, tag}, fmt::format("receive from rank {}", from), [=, this] {
       std::uint64_t size = 0;
-      transport_->receive(&size, sizeof size, from, slot(tag));
+      transport()->receive(&size, sizeof size, from, slot(tag));
       if (size != bytes(e)) fail("rank {} sends {} bytes, but {} are expected", from, size, bytes(e));
-      if (size > 0) transport_->receive(data, size, from, slot(tag) + 1);
+      if (size > 0) transport()->receive(data, size, from, slot(tag) + 1);
     });
   }
 
  private:
-  struct Entry {
-    std::string what;
-    std::function<void()> run;
-    std::shared_ptr<Task> task;
-  };
+  /// The other rank, whether this one sends, the tag.
+  using MessageKey = std::tuple<int, bool, std::uint32_t>;
 
   static std::size_t count(Elements e) { return static_cast<std::size_t>(e.count); }
   static std::size_t bytes(Elements e) { return count(e) * size_of(e.dtype); }
@@ -259,7 +310,7 @@ class HostGroup final : public ProcessGroup {
   }
 
   Started collective(Announcement what, std::function<void(std::uint32_t tag)> run) {
-    return queue("", [this, what, run = std::move(run)]() mutable {
+    return collectives_->add("", [this, what, run = std::move(run)]() mutable {
       what.sequence = ++sequence_;
       now_ = fmt::format("{}, collective {}", describe(what), sequence_);
       agree(what);
@@ -271,7 +322,7 @@ class HostGroup final : public ProcessGroup {
   void agree(const Announcement& mine) {
     std::vector<Announcement> all(static_cast<std::size_t>(size_));
     // Byte by byte the same where they are equal, as padding is 0 in each.
-    transport_->all_gather(&mine, all.data(), sizeof mine, static_cast<std::uint32_t>(sequence_ * 4 + 1));
+    transport()->all_gather(&mine, all.data(), sizeof mine, static_cast<std::uint32_t>(sequence_ * 4 + 1));
     for (int r = 0; r < size_; ++r)
       if (const Announcement& other = all[static_cast<std::size_t>(r)]; !(other == mine))
         fail(
@@ -283,10 +334,10 @@ class HostGroup final : public ProcessGroup {
   void check_splits(const std::vector<std::int64_t>& sent, const std::vector<std::int64_t>& received,
                     std::uint32_t tag) {
     std::vector<std::int64_t> all(sent.size() * sent.size());
-    transport_->all_gather(sent.data(), all.data(), sent.size() * sizeof(std::int64_t), tag + 2);
+    transport()->all_gather(sent.data(), all.data(), sent.size() * sizeof(std::int64_t), tag + 2);
     // Every rank looks at what the others expect as well, so that all of them fail.
     std::vector<std::int64_t> expected(all.size());
-    transport_->all_gather(received.data(), expected.data(), sent.size() * sizeof(std::int64_t), tag + 3);
+    transport()->all_gather(received.data(), expected.data(), sent.size() * sizeof(std::int64_t), tag + 3);
     const auto n = sent.size();
     for (std::size_t from = 0; from < n; ++from)
       for (std::size_t to = 0; to < n; ++to)
@@ -295,45 +346,52 @@ class HostGroup final : public ProcessGroup {
                expected[to * n + from]);
   }
 
-  Started queue(std::string what, std::function<void()> run) {
-    auto task = std::make_shared<Task>();
+  std::unique_ptr<Lane> make_lane() {
+    return std::make_unique<Lane>(
+        [this](const std::string& what, const std::function<void()>& run) { return carry_out(what, run); });
+  }
+
+  /// Messages wait for the other rank, and for nothing else: a rank may send before it receives, as the other does.
+  Started message(const MessageKey& key, std::string what, std::function<void()> run) {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({std::move(what), std::move(run), task});
-    changed_.notify_all();
-    return task;
-  }
-
-  void work() {
-    for (;;) {
-      Entry entry;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return closing_ || !queue_.empty(); });
-        if (queue_.empty()) break;
-        entry = std::move(queue_.front());
-        queue_.pop_front();
-      }
-      entry.task->finish(carry_out(entry));
+    std::unique_ptr<Lane>& lane = messages_[key];
+    if (!lane) {
+      const WithoutSigpipe quiet;
+      lane = make_lane();
     }
-    transport_.reset();
+    return lane->add(std::move(what), std::move(run));
   }
 
-  /// What went wrong; empty where nothing did.
-  std::string carry_out(const Entry& entry) {
-    if (!broken_.empty()) return fmt::format("process group '{}' is of no use any more: {}", name(), broken_);
-    now_ = entry.what;
+  std::shared_ptr<Transport> transport() {
+    const std::lock_guard lock(mutex_);
+    if (!transport_) fail("its connections are closed");
+    return transport_;
+  }
+
+  /// What went wrong; empty where nothing did. Collectives say in `now_` what they are.
+  std::string carry_out(const std::string& what, const std::function<void()>& run) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!broken_.empty()) return fmt::format("process group '{}' is of no use any more: {}", name(), broken_);
+    }
     try {
-      entry.run();
+      run();
       return {};
     } catch (const std::exception& e) {
-      broken_ = fmt::format("{} in process group '{}' failed on rank {}: {}", now_, name(), rank_, explain(e.what()));
+      const std::string text = fmt::format("{} in process group '{}' failed on rank {}: {}", what.empty() ? now_ : what,
+                                           name(), rank_, explain(e.what()));
+      const std::lock_guard lock(mutex_);
+      if (broken_.empty()) broken_ = text;
+      return text;
     }
-    return broken_;
   }
 
   /// Closes the connections, and finds out who is left.
   std::string explain(const std::string& why) {
-    transport_.reset();
+    {
+      const std::lock_guard lock(mutex_);
+      transport_.reset();
+    }
     try {
       const std::string mine = fmt::format("left/{}", rank_);
       store_->set(mine, why);
@@ -350,16 +408,15 @@ class HostGroup final : public ProcessGroup {
   GroupOptions options_;
   std::shared_ptr<Store> store_;
   int rank_, size_;
-  std::unique_ptr<Transport> transport_;
-  // Of the group's thread.
+  // Of the thread that carries out collectives.
   std::uint64_t sequence_ = 0;
-  std::string now_, broken_;
-  // Shared with it.
+  std::string now_;
+  // Shared with the lanes' threads.
   std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Entry> queue_;
-  bool closing_ = false;
-  std::thread thread_;
+  std::shared_ptr<Transport> transport_;
+  std::string broken_;
+  std::unique_ptr<Lane> collectives_;
+  std::map<MessageKey, std::unique_ptr<Lane>> messages_;
 };
 
 }  // namespace

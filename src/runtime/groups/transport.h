@@ -28,8 +28,9 @@ class Store {
 /// to[i] = to[i] combined with from[i], for a number of elements.
 using Combine = std::function<void(void* to, const void* from, std::size_t count)>;
 
-/// Blocking exchanges of one group. One thread at a time calls them. They throw std::exception when a peer is gone or
-/// the time is over; the transport is then of no more use. Sizes are in bytes and equal on all ranks.
+/// Blocking exchanges of one group. One thread at a time calls them, beside it others may send and receive. They throw
+/// std::exception when a peer is gone or the time is over; the transport is then of no more use. Sizes are in bytes and
+/// equal on all ranks.
 class Transport {
  public:
   virtual ~Transport() = default;

@@ -140,6 +140,35 @@ class Broadcast final : public Collective {
   int source_;
 };
 
+class Message : public Collective {
+ public:
+  Message(std::string_view op, const Attributes& a, Queue* queue)
+      : Collective(op, a, queue),
+        peer_(static_cast<int>(read(a, names::kPeer))),
+        tag_(static_cast<std::uint32_t>(read(a, names::kTag))) {}
+  void check() override {}
+
+ protected:
+  int peer_;
+  std::uint32_t tag_;
+};
+
+class Send final : public Message {
+ public:
+  explicit Send(const Attributes& a, Queue* queue = nullptr) : Message(names::kSend, a, queue) {}
+  Started start(std::span<const void* const> in, void*) override {
+    return group().send(in[0], elements(x_), peer_, tag_);
+  }
+};
+
+class Receive final : public Message {
+ public:
+  explicit Receive(const Attributes& a, Queue* queue = nullptr) : Message(names::kReceive, a, queue) {}
+  Started start(std::span<const void* const>, void* out) override {
+    return group().receive(out, elements(y_), peer_, tag_);
+  }
+};
+
 class AllGather final : public Collective {
  public:
   explicit AllGather(const Attributes& a, Queue* queue = nullptr) : Collective(names::kAllGather, a, queue) {}
@@ -323,6 +352,8 @@ const DefineLibraryOps kCollectives({{names::kAllReduce, call_site<AllReduce>},
                                      {names::kReduceScatter, call_site<ReduceScatter>},
                                      {names::kAllToAll, call_site<AllToAll>},
                                      {names::kBroadcast, call_site<Broadcast>},
+                                     {names::kSend, call_site<Send>},
+                                     {names::kReceive, call_site<Receive>},
                                      {names::kOneShot, call_site<OneShot>},
                                      {names::kTwoShot, call_site<TwoShot>},
                                      {names::kBarrier, call_site<Barrier>},
@@ -331,9 +362,14 @@ const DefineLibraryOps kCollectives({{names::kAllReduce, call_site<AllReduce>},
 }  // namespace
 
 std::vector<std::pair<std::string_view, QueueLibraryFactory>> collectives_on_streams() {
-  return {{names::kAllReduce, on_streams<AllReduce>},         {names::kAllGather, on_streams<AllGather>},
-          {names::kReduceScatter, on_streams<ReduceScatter>}, {names::kAllToAll, on_streams<AllToAll>},
-          {names::kBroadcast, on_streams<Broadcast>},         {names::kWait, on_streams<Wait>}};
+  return {{names::kAllReduce, on_streams<AllReduce>},
+          {names::kAllGather, on_streams<AllGather>},
+          {names::kReduceScatter, on_streams<ReduceScatter>},
+          {names::kAllToAll, on_streams<AllToAll>},
+          {names::kBroadcast, on_streams<Broadcast>},
+          {names::kSend, on_streams<Send>},
+          {names::kReceive, on_streams<Receive>},
+          {names::kWait, on_streams<Wait>}};
 }
 
 }  // namespace coil::runtime

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -123,6 +124,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   Device device() const override { return options_.device; }
 
   void order_behind(void* stream, bool recorded) override {
+    if (recorded != recorded_) begin_messages();
     const Events::Held here = events_->take();
     const cuda::Driver& d = device_->driver();
     d.check(d.event_record(here.get(), static_cast<Stream>(stream)), "mark where an exchange begins");
@@ -180,19 +182,20 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
 
   Started send(const void* data, Elements e, int to, std::uint32_t) override {
     check_rank(to);
-    return exchange(fmt::format("{} to rank {}", describe("send", e), to), e.count,
-                    [&] { return nccl_.send(data, bytes(e), kBytes, to, comm_, stream_); });
+    return message(fmt::format("{} to rank {}", describe("send", e), to), e.count,
+                   [=, this] { return nccl_.send(data, bytes(e), kBytes, to, comm_, stream_); });
   }
 
   Started receive(void* data, Elements e, int from, std::uint32_t) override {
     check_rank(from);
-    return exchange(fmt::format("{} from rank {}", describe("receive", e), from), e.count,
-                    [&] { return nccl_.receive(data, bytes(e), kBytes, from, comm_, stream_); });
+    return message(fmt::format("{} from rank {}", describe("receive", e), from), e.count,
+                   [=, this] { return nccl_.receive(data, bytes(e), kBytes, from, comm_, stream_); });
   }
 
   Started barrier() override { fail("process groups of CUDA devices have no barrier of the host"); }
 
   void end_recording(void* stream) override {
+    begin_messages();
     const Events::Held all = events_->take();
     const cuda::Driver& d = device_->driver();
     d.check(d.event_record(all.get(), stream_), "mark where recorded exchanges end");
@@ -202,6 +205,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
 
   void before_launch(void* stream) override {
     check();
+    begin_messages();
     const Events::Held last = std::move(last_);
     if (!last) return;
     const cuda::Driver& d = device_->driver();
@@ -223,10 +227,27 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
  private:
   static constexpr int kBytes = 1;  // ncclUint8
 
+  /// Sends and receives that begin together. A stream is in order: two ranks that each sent before they received would
+  /// wait for one another.
+  struct Messages {
+    std::string what;
+    std::vector<std::function<Nccl::Status()>> calls;
+    Events::Held done;  ///< null: they have not begun
+  };
+
   class Exchange final : public Work {
    public:
     Exchange(std::shared_ptr<NcclGroup> group, Events::Held done, bool recorded)
         : group_(std::move(group)), done_(std::move(done)), recorded_(recorded), recording_(group_->recording_) {}
+    Exchange(const std::shared_ptr<NcclGroup>& group, std::shared_ptr<Messages> messages, bool recorded)
+        : Exchange(group, Events::Held(), recorded) {
+      messages_ = std::move(messages);
+    }
+    /// Null where nothing is exchanged.
+    const Events::Held& done() {
+      if (messages_ && !messages_->done) group_->begin_messages();
+      return messages_ ? messages_->done : done_;
+    }
     void wait() override {
       std::optional<Clock::time_point> failed;
       while (!is_done()) {
@@ -237,19 +258,20 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
       group_->check();
     }
     bool is_done() override {
-      return !done_ || recorded_ || group_->device_->driver().event_query(done_.get()) != cuda::kNotReady;
+      return recorded_ || !done() || group_->device_->driver().event_query(done().get()) != cuda::kNotReady;
     }
     void wait_on(void* stream, bool recorded) override {
-      if (!done_) return;
+      if (!done()) return;
       // A recording ends behind its exchanges, and is launched behind all others: nothing is left to be waited for.
       if (recorded != recorded_ || (recorded && recording_ != group_->recording_)) return;
       const cuda::Driver& d = group_->device_->driver();
-      d.check(d.stream_wait_event(static_cast<Stream>(stream), done_.get(), 0), "wait for an exchange");
+      d.check(d.stream_wait_event(static_cast<Stream>(stream), done().get(), 0), "wait for an exchange");
     }
 
    private:
     std::shared_ptr<NcclGroup> group_;
     Events::Held done_;
+    std::shared_ptr<Messages> messages_;
     bool recorded_;
     std::uint64_t recording_;  ///< the number of the one that it is in
   };
@@ -344,10 +366,11 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
 
   /// `issue` puts an exchange of `elements` on the group's stream; nothing is exchanged where there are none.
   template <class Issue>
-  Started exchange(std::string what, std::int64_t elements, Issue issue) {
+  std::shared_ptr<Exchange> exchange(std::string what, std::int64_t elements, Issue issue) {
+    begin_messages();
     const std::lock_guard one_at_a_time(issuing_);
     what += fmt::format(", collective {}", ++sequence_);
-    if (elements == 0) return std::make_shared<Exchange>(shared_from_this(), nullptr, recorded_);
+    if (elements == 0) return std::make_shared<Exchange>(shared_from_this(), Events::Held(), recorded_);
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return !failing_ || !broken_.empty(); });  // what becomes of it is found out
@@ -369,6 +392,32 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
       last_ = done;
     }
     return std::make_shared<Exchange>(shared_from_this(), done, recorded_);
+  }
+
+  /// The message begins with those before and behind it, when something else is exchanged or one of them is waited for.
+  Started message(std::string what, std::int64_t elements, std::function<Nccl::Status()> issue) {
+    const std::lock_guard lock(issuing_);
+    if (elements == 0) return std::make_shared<Exchange>(shared_from_this(), Events::Held(), recorded_);
+    if (!messages_) messages_ = std::make_shared<Messages>();
+    messages_->what += (messages_->what.empty() ? "" : ", ") + what;
+    messages_->calls.push_back(std::move(issue));
+    return std::make_shared<Exchange>(shared_from_this(), messages_, recorded_);
+  }
+
+  void begin_messages() {
+    std::shared_ptr<Messages> all;
+    {
+      const std::lock_guard lock(issuing_);
+      all = std::move(messages_);
+    }
+    if (!all) return;
+    const auto begun = exchange(all->what, 1, [&] {
+      Nccl::Status status = nccl_.group_begin();
+      for (std::size_t k = 0; k < all->calls.size() && status == Nccl::kDone; ++k) status = all->calls[k]();
+      const Nccl::Status ended = nccl_.group_end();
+      return status == Nccl::kDone ? ended : status;
+    });
+    all->done = begun->done();
   }
 
   /// The group's thread.
@@ -451,7 +500,8 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   std::mutex issuing_;
   std::uint64_t sequence_ = 0, recording_ = 0;  ///< exchanges, and recordings that ended
   bool recorded_ = false;
-  Events::Held last_;  ///< the end of the last exchange that is not recorded
+  std::shared_ptr<Messages> messages_;  ///< that have not begun
+  Events::Held last_;                   ///< the end of the last exchange that is not recorded
   // Shared with the group's thread.
   std::mutex mutex_;
   std::condition_variable changed_;

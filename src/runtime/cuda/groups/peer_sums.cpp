@@ -1,6 +1,7 @@
 #include "runtime/cuda/groups/peer_sums.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/cuda/driver/modules.h"
 #include "support/error.h"
@@ -53,6 +54,16 @@ PeerSums::PeerSums(std::shared_ptr<const CudaDevice> device) : device_(std::move
 PeerSums::~PeerSums() { device_->driver().module_unload(module_); }
 
 bool PeerSums::has(DType dtype) { return name_of(dtype) != nullptr; }
+
+std::size_t PeerSums::one_shot_bytes(int ranks) {
+  // Two ranks move as much in one shot as in two. A rank of N reads N - 1 operands in one shot and 2 (N - 1) / N in
+  // two, which take a barrier more. Measured on two H100: what two shots take longer for few bytes, and the bytes that
+  // come in each microsecond. For more ranks this is derived, and not measured.
+  constexpr double kMicroseconds = 7.5, kBytesOfOne = 316e3;
+  if (ranks <= 2) return std::numeric_limits<std::size_t>::max();
+  const double n = ranks;
+  return static_cast<std::size_t>(kMicroseconds * kBytesOfOne * n / ((n - 1) * (n - 2)));
+}
 
 Function PeerSums::find(const std::string& kernel, DType dtype) {
   const std::string symbol = fmt::format("coil_{}_{}", kernel, name_of(dtype));

@@ -38,6 +38,8 @@ class PeerSums {
   PeerSums& operator=(const PeerSums&) = delete;
 
   static bool has(DType);
+  /// The largest operands, in bytes, for which one shot takes no longer than two shots in a group of so many ranks.
+  static std::size_t one_shot_bytes(int ranks);
   /// Queues the sum of `count` elements, more than none, that lie `offset` into each rank's allocation. In two shots
   /// the operand is written over, and the offset is a multiple of 16.
   void one_shot(const PeerMemory&, std::size_t offset, void* out, DType, std::int64_t count, Stream);

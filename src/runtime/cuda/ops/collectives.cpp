@@ -40,6 +40,7 @@ class PeerSum : public LibraryOp {
       : op_(op),
         group_(read(a, names::kGroup)),
         in_shares_(in_shares),
+        by_ranks_(read(a, names::kByRanks)),
         queue_(static_cast<CudaQueue&>(queue)),
         failure_(queue.shared_words(1).data()) {}
 
@@ -69,7 +70,8 @@ class PeerSum : public LibraryOp {
     PeerSums& sums = queue_.peer_sums();
     const std::int64_t count = numel(x_.sizes) * (is_complex(x_.dtype) ? 2 : 1);
     const DType part = x_.dtype == DType::C64 ? DType::F32 : x_.dtype == DType::C128 ? DType::F64 : x_.dtype;
-    if (in_shares_)
+    const std::size_t bytes = static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype);
+    if (in_shares_ && !(by_ranks_ && bytes <= PeerSums::one_shot_bytes(memory_->size())))
       sums.two_shot(*peers_, offset_, outputs[0], part, count, queue_.stream());
     else
       sums.one_shot(*peers_, offset_, outputs[0], part, count, queue_.stream());
@@ -104,7 +106,7 @@ class PeerSum : public LibraryOp {
   }
 
   std::string op_, group_;
-  bool in_shares_;
+  bool in_shares_, by_ranks_;
   CudaQueue& queue_;
   std::int64_t* failure_;
   BoundView x_, y_;
