@@ -249,3 +249,11 @@ def test_nothing_stays_behind(pair):
 def test_bytes_that_are_no_number(pair, key, value):
     done = coil("compile", pair / "mlp.0.pt2", "-o", pair / "none.coil", "--set", f"{key}={value}")
     assert done.returncode == 1 and f"setting {key} takes a number of bytes" in done.stderr, done.stderr
+
+
+def test_chart_shows_communication_buffers(pair, tmp_path):
+    """In a color of their own, above the program's own memory."""
+    options = [o for setting in SETTINGS["one"] for o in ("--set", setting)]
+    coil_ok("explain", pair / "mlp.0.pt2", "--html", tmp_path / "page.html", *options)
+    page = (tmp_path / "page.html").read_text()
+    assert page.count('fill="#9bc9a4"') == 2  # a sum in each layer

@@ -55,7 +55,16 @@ RUNTIME = load_runtime()
 
 
 # Of torch's process groups, which are there beside this program, whatever the runtime has.
-EXCHANGES = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "receive", "wait_collective"}
+EXCHANGES = {
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "all_to_all",
+    "broadcast",
+    "send",
+    "receive",
+    "wait_collective",
+}
 EXCHANGES |= {"one_shot_all_reduce", "two_shot_all_reduce", "comm_barrier"}
 
 

@@ -56,8 +56,8 @@ class QueueWatcher {
   virtual void before_launch(void* /*stream*/) {}
   /// Recorded work that holds some of its own was put on a stream.
   virtual void launched(void* stream) = 0;
-  /// Throws Error where some of the work has failed. Called while the queue's work is waited for, when it has ended, and
-  /// before recorded work that holds exchanges is put on a stream again.
+  /// Throws Error where some of the work has failed. Called while the queue's work is waited for, when it has ended,
+  /// and before recorded work that holds exchanges is put on a stream again.
   virtual void check() = 0;
 };
 
