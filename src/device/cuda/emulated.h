@@ -75,12 +75,11 @@ C_FN void c_copy_ahead(void* to, const void* from, bool there) {
 C_FN void c_copies_arrive() {}
 C_FN void c_copies_begun() {}
 template <int N> C_FN void c_copies_arrive_but() {}
-static thread_local vector<array<f32, 6>> c_matrices;  // operands of the matrix unit
 C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
-  const c_block* const block = c_here;
-  c_matrices.resize(block->fibers.size());
+  c_block* const block = c_here;
+  block->matrices.resize(block->fibers.size());
   const u32 lane = block->now % 32;
-  auto* const warp = &c_matrices[block->now - lane];
+  auto* const warp = &block->matrices[block->now - lane];
   for (int i = 0; i < 6; ++i) warp[lane][(size_t)i] = c_as<f32>(c_as<u32>(i < 4 ? a[i] : b[i - 4]) & 0xffffe000u);
   c_wait();
   for (u32 e = 0; e < 4; ++e)
@@ -88,14 +87,13 @@ C_FN void c_matrix_add(f32 (&d)[4], const f32 (&a)[4], const f32 (&b)[2]) {
       d[e] += warp[lane / 4 * 4 + k % 4][e / 2 + k / 4 * 2] * warp[(lane % 4 * 2 + e % 2) * 4 + k % 4][4 + k / 4];
   c_wait();
 }
-static thread_local vector<const u16*> c_named_rows;  // of matrices that are loaded
 // What each lane of the warp names, once all have.
 C_FN const u16* const* c_rows_of_lanes(const u16* row) {
-  const c_block* const block = c_here;
-  c_named_rows.resize(block->fibers.size());
-  c_named_rows[block->now] = row;
+  c_block* const block = c_here;
+  block->rows.resize(block->fibers.size());
+  block->rows[block->now] = row;
   c_wait();
-  return &c_named_rows[block->now / 32 * 32];
+  return &block->rows[block->now / 32 * 32];
 }
 C_FN void c_load_matrices(u32 (&r)[4], const u16* row) {
   const u16* const* const rows = c_rows_of_lanes(row);
@@ -142,10 +140,10 @@ C_FN u16 c_put_f16(f32 x) {
 C_FN u32 c_put_bf16_pair(f32 x, f32 y) { return c_put_bf16(x) | (u32)c_put_bf16(y) << 16; }
 C_FN u32 c_put_f16_pair(f32 x, f32 y) { return c_put_f16(x) | (u32)c_put_f16(y) << 16; }
 template <bool BF16> C_FN void c_matrix_add_16(f32 (&d)[4], const u32 (&a)[4], const u32* b) {
-  const c_block* const block = c_here;
-  c_matrices.resize(block->fibers.size());
+  c_block* const block = c_here;
+  block->matrices.resize(block->fibers.size());
   const u32 lane = block->now % 32;
-  auto* const warp = &c_matrices[block->now - lane];
+  auto* const warp = &block->matrices[block->now - lane];
   for (int i = 0; i < 6; ++i) warp[lane][(size_t)i] = c_f32_of(i < 4 ? a[i] : b[i - 4]);
   c_wait();
   const auto get = [&](u32 of, u32 word, u32 half) {

@@ -5,6 +5,7 @@
 // @piece fibers
 #include <ucontext.h>
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -28,6 +29,10 @@ struct c_block {
   ucontext_t main;
   unsigned now = 0;
   std::vector<unsigned long> slots;
+  // Of the matrix unit: operands, and rows that lanes name. (Not variables of a thread: those have destructors, for
+  // which the library would stay loaded.)
+  std::vector<std::array<float, 6>> matrices;
+  std::vector<const unsigned short*> rows;
   std::function<void()> body;
 };
 static thread_local c_block* c_here = nullptr;
