@@ -94,7 +94,8 @@ std::optional<Tensor> copied_constant(ir::Graph& graph, const ir::Operation& op)
     return std::nullopt;
   const ir::Buffer& out = graph.buffer(op.outs[0]);
   const ir::Layout& from = graph.buffer(loop->body->buffer).layout;
-  if (out.kind != ir::BufferKind::Computed || out.is_output || out.writers.size() != 1 ||
+  // A copy into memory that ranks share is what they read: it is made in every run.
+  if (out.kind != ir::BufferKind::Computed || out.is_output || out.layout.comm || out.writers.size() != 1 ||
       graph.mutated.contains(out.id) || from.dtype != out.layout.dtype || out.layout.sizes != loop->sizes)
     return std::nullopt;
   ir::BufferView view{loop->body->buffer, from.dtype, loop->sizes, {}, 0};
