@@ -9,6 +9,7 @@ import argparse
 import json
 import pathlib
 import subprocess
+import sys
 import tempfile
 
 import torch
@@ -17,40 +18,8 @@ from torch import nn
 from common import COIL, export, table
 from memory_budget import model_of
 
-
-class Branches(nn.Module):
-    """Sixteen branches 64 -> 4096 -> 8, all widened first."""
-
-    def __init__(self):
-        super().__init__()
-        self.widen = nn.ModuleList(nn.Linear(64, 4096) for _ in range(16))
-        self.narrow = nn.ModuleList(nn.Linear(4096, 8) for _ in range(16))
-
-    def forward(self, x):
-        wide = [torch.sin(f(x)) for f in self.widen]
-        return sum(f(h) for f, h in zip(self.narrow, wide, strict=True))
-
-
-class Sorted(nn.Module):
-    """A sum of twelve sorted copies of a matrix, all sorted first."""
-
-    def forward(self, x):
-        return sum([torch.sort(x * (k + 1), dim=-1).values for k in range(12)])
-
-
-class ReadLate(nn.Module):
-    """Eight values made early and read late."""
-
-    def __init__(self):
-        super().__init__()
-        self.widen = nn.ParameterList(nn.Parameter(torch.randn(16, 1024)) for _ in range(8))
-        self.narrow = nn.ParameterList(nn.Parameter(torch.randn(1024, 16) / 32) for _ in range(8))
-
-    def forward(self, x):
-        wide = [x @ w for w in self.widen]
-        for h, w in zip(wide, self.narrow, strict=True):
-            x = torch.tanh(x) + h @ w
-        return x
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "test/python"))
+from memory_programs import Branches, ReadLate, Sorted  # noqa: E402
 
 
 class Products(nn.Module):

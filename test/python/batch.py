@@ -39,19 +39,21 @@ class Batch(torch.nn.Module):
         return {case.name: plain(case.function(*of[case.name])) for case in self.cases}
 
 
-def outcomes(cases, decomposed=False, *options):
+def outcomes(cases, decomposed=False, *options, caught=CoilError):
     """Name -> what is wrong with the case (empty when nothing is). Where a compile of all fails, halves are tried, so
-    that only the cases at fault fail. `options`: of the compile.
+    that only the cases at fault fail. `options`: of the compile; `caught`: what counts as a case's failure.
     """
     if not cases:
         return {}
     try:
         return compare(cases, decomposed, *options)
-    except CoilError as error:
+    except caught as error:
         if len(cases) == 1:
-            return {cases[0].name: str(error)}
+            said = str(error) if isinstance(error, CoilError) else f"{type(error).__name__}: {error}"
+            return {cases[0].name: said}
     half = len(cases) // 2
-    return outcomes(cases[:half], decomposed, *options) | outcomes(cases[half:], decomposed, *options)
+    first, second = (outcomes(part, decomposed, *options, caught=caught) for part in (cases[:half], cases[half:]))
+    return first | second
 
 
 def compare(cases, decomposed, *options):

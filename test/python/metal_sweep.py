@@ -21,17 +21,6 @@ REFUSED = re.compile(
 )
 
 
-def outcomes(cases):
-    """Name -> what is wrong with the case; a run that fails is tried in halves."""
-    try:
-        return batch.outcomes(cases, False, *EMULATED)
-    except Exception as error:
-        if len(cases) == 1:
-            return {cases[0].name: f"{type(error).__name__}: {error}"}
-    half = len(cases) // 2
-    return outcomes(cases[:half]) | outcomes(cases[half:])
-
-
 def main(names):
     from test_ops import CHUNKS
 
@@ -40,7 +29,7 @@ def main(names):
     for key, cases in CHUNKS.items():
         if names and key not in names:
             continue
-        found = outcomes(cases)
+        found = batch.outcomes(cases, False, *EMULATED, caught=Exception)
         reasons = {name: REFUSED.search(text) for name, text in found.items() if text}
         bad = {name: found[name] for name, reason in reasons.items() if not reason}
         refused.update(reason[1] for reason in reasons.values() if reason)

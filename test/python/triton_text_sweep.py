@@ -40,17 +40,6 @@ def languages(cases):
     return found
 
 
-def outcomes(cases):
-    """Name -> what is wrong with the case; a run that fails is tried in halves."""
-    try:
-        return batch.outcomes(cases, False, *EMULATED)
-    except Exception as error:
-        if len(cases) == 1:
-            return {cases[0].name: f"{type(error).__name__}: {error}"}
-    half = len(cases) // 2
-    return outcomes(cases[:half]) | outcomes(cases[half:])
-
-
 def main(names):
     from test_ops import CHUNKS
 
@@ -60,7 +49,7 @@ def main(names):
     for key, cases in CHUNKS.items():
         if names and key not in names:
             continue
-        found = outcomes(cases)
+        found = batch.outcomes(cases, False, *EMULATED, caught=Exception)
         bad = {name: text for name, text in found.items() if text}
         right, wrong = right + len(found) - len(bad), wrong + len(bad)
         kernels.update(languages(cases))
