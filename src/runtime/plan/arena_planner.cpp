@@ -25,8 +25,9 @@ ArenaPlan plan_arena(std::span<const Interval> intervals, ArenaEffort effort) {
   }
   const std::size_t count = problem.blocks.size();
   const std::uint64_t most = count <= kMany ? std::min(count * kWorkOfBlock, kMostWork) : kMostWork / 4;
-  const std::uint64_t work = effort == ArenaEffort::Call ? kWorkOfCall : most;
-  improve_placement(problem, best, work);
+  // The longer search begins where the short one ends, so that it is never behind it.
+  improve_placement(problem, best, kWorkOfCall);
+  if (effort == ArenaEffort::Compile) improve_placement(problem, best, most);
   ArenaPlan plan{std::vector<std::uint64_t>(intervals.size(), 0), best.peak, problem.least};
   for (std::size_t b = 0; b < problem.blocks.size(); ++b) plan.offsets[problem.of[b]] = best.offsets[b];
   return plan;
