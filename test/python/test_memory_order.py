@@ -82,7 +82,8 @@ def matrix_function(x, k):
 )
 def test_a_sum_of_a_hundred_needs_as_little_as_a_sum_of_two(f, matrices, piled, tmp_path):
     x = torch.randn(512, 512)
-    peak = planned_peak(Accumulated(f, 100, piled), (x,), tmp_path)
+    count = 30 if f is matrix_function else 100  # which is some forty calls
+    peak = planned_peak(Accumulated(f, count, piled), (x,), tmp_path)
     assert peak <= matrices * x.nbytes + 4096
     if f is not noise:
         check(Accumulated(f, 6, piled), (x,))
