@@ -358,8 +358,10 @@ bool lies_in_vectors(const BufferView& v, std::size_t dim) {
 }
 
 /// Whether a kernel of Coil's own takes the product; else a library multiplies run by run.
-bool has_grouped_kernel(const Context& ctx, const BufferView& x, const BufferView& w, const BufferView& y) {
+bool has_grouped_kernel(const Context& ctx, const BufferView& x, const BufferView& w, const BufferView& offsets,
+                        const BufferView& y) {
   const DType t = x.dtype;
+  if (offsets.dtype != DType::I32 && offsets.dtype != DType::I64) return false;
   const ir::Layout& layout = ctx.graph.buffer(x.buffer).layout;
   return ctx.graph.target(layout.device).has(target::Feature::GroupedProducts) &&
          (t == DType::BF16 || t == DType::F16) && w.dtype == t && y.dtype == t && lies_in_vectors(x, 1) &&
@@ -373,9 +375,11 @@ Lowered grouped(Context& ctx, const Values& args) {
   if (x.rank() != 2 || w.rank() != 3 || args[2].is_none() || !plain)
     refuse(ctx, "is compiled for rows and a batch of matrices, without bias and in the type of the rows");
   auto [box, out] = library_result(ctx, ctx.result().dtype, ctx.result().sizes, ctx.result().strides);
-  const BufferView rows = library_operand(x), matrices = library_operand(w);
-  add_library_call(ctx, has_grouped_kernel(ctx, rows, matrices, out) ? "blocked_grouped_matmul" : "grouped_matmul", {},
-                   {rows, matrices, library_operand(ctx.tensor(args[2]))}, {out});
+  const BufferView rows = library_operand(x), matrices = library_operand(w),
+                   offsets = library_operand(ctx.tensor(args[2]));
+  add_library_call(ctx,
+                   has_grouped_kernel(ctx, rows, matrices, offsets, out) ? "blocked_grouped_matmul" : "grouped_matmul",
+                   {}, {rows, matrices, offsets}, {out});
   return box;
 }
 

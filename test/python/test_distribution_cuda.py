@@ -96,18 +96,23 @@ def test_program(folder, name):
         )  # the driver of tests maps none
 
 
+def run_on(processes, seconds):
+    """None of them ends in this time."""
+    time.sleep(seconds)
+    ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
+    for process in processes:
+        process.kill()
+        process.wait()
+    assert not ended
+
+
 def test_recorded(folder):
     """As CUDA graphs: whole, and in parts where the host reads the splits between a start and its wait. Calls go on for
     as long as they are let; neither rank ends with an error.
     """
     command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
     processes = [p for name in ("exchanges", "experts") for p in start(folder, name, command, f"recorded-{name}")]
-    time.sleep(5)
-    ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
-    for process in processes:
-        process.kill()
-        process.wait()
-    assert not ended
+    run_on(processes, 5)
 
 
 def test_shots_by_the_number_of_ranks(folder):
@@ -123,12 +128,7 @@ def test_messages_recorded(folder):
     """As CUDA graphs, each rank sending before it receives."""
     command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
     processes = start(folder, "around", command, "recorded-around")
-    time.sleep(4)
-    ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
-    for process in processes:
-        process.kill()
-        process.wait()
-    assert not ended
+    run_on(processes, 4)
 
 
 def test_sums_by_nccl(folder):

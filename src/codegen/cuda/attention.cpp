@@ -20,14 +20,9 @@ class AttentionKernel : public PlainKernel {
  public:
   AttentionKernel(ir::Graph& graph, const ir::Extern& call, const target::Costs& costs)
       : graph_(graph), call_(call), costs_(costs) {
-    auto add = [&](const ir::BufferView& view, bool written) {
-      pointers_.push_back({fmt::format("{}{}*", written ? "" : "const ", view.dtype == DType::Bool ? "u8" : "f32"),
-                           fmt::format("p{}", k_.buffers.size())});
-      k_.buffers.push_back(view.buffer);
-      k_.written.push_back(written);
-    };
-    for (const ir::BufferView& view : call.inputs) add(view, false);
-    for (const ir::BufferView& view : call.outputs) add(view, true);
+    const auto type = [](const ir::BufferView& view) { return view.dtype == DType::Bool ? "u8" : "f32"; };
+    for (const ir::BufferView& view : call.inputs) take(view, type(view), false);
+    for (const ir::BufferView& view : call.outputs) take(view, type(view), true);
   }
 
   Kernel forward() {
@@ -130,11 +125,9 @@ class AttentionKernel : public PlainKernel {
 
   /// `arguments` in the order in which their numbers were asked for.
   Kernel finish(const std::string& function, const std::vector<std::string>& arguments) {
-    const std::string bounds =
-        std::to_string(config_.threads) + (config_.min_blocks ? fmt::format(", {}", config_.min_blocks) : "");
     const std::string scale = fmt::format("{:a}f", static_cast<float>(library_ops::AttentionCall(call_).scale()));
     Kernel kernel =
-        write("coil_attention_", bounds, pointers_,
+        write("coil_attention_", bounds(config_),
               fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n",
                           head_, function, fmt::join(arguments, ", "), scale));
     kernel.launch = Launch{
@@ -147,7 +140,6 @@ class AttentionKernel : public PlainKernel {
   const target::Costs& costs_;
   LaunchConfig config_;
   Expr blocks_ = 0;
-  std::vector<Parameter> pointers_;
   std::string head_;
 };
 

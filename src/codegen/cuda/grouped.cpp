@@ -26,10 +26,10 @@ class GroupedKernel : public PlainKernel {
                                 .along = along_,
                                 .warpgroups = target.has(target::Feature::Warpgroups)},
                                target.costs)) {
-    add(x_, "u16", false);
-    add(matrices_, "u16", false);
-    add(offsets_, offset_type(), false);
-    add(y_, "u16", true);
+    take(x_, "u16", false);
+    take(matrices_, "u16", false);
+    take(offsets_, offset_type(), false);
+    take(y_, "u16", true);
   }
 
   Kernel print() {
@@ -43,7 +43,7 @@ class GroupedKernel : public PlainKernel {
                       y = fmt::format("{}, {}", at(3, y_), scalar(y_.strides[0]));
     const std::string function = fmt::format("c_grouped_product<{}, {}, {}, {}, {}>", x_.dtype == DType::BF16, along_,
                                              config_.rows, config_.tile, config_.unroll);
-    Kernel kernel = write("coil_grouped_", bounds(), pointers_,
+    Kernel kernel = write("coil_grouped_", bounds(config_),
                           fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}((u16*)shared, {}, {}, {}, {}, {}, {}, {}, {}, "
                                       "status);\n",
                                       function, x, rows, depth, w, each, columns, offsets, y));
@@ -58,16 +58,7 @@ class GroupedKernel : public PlainKernel {
   }
 
  private:
-  std::string bounds() const {
-    return std::to_string(config_.threads) + (config_.min_blocks ? fmt::format(", {}", config_.min_blocks) : "");
-  }
   std::string_view offset_type() const { return offsets_.dtype == DType::I64 ? "i64" : "i32"; }
-
-  void add(const ir::BufferView& view, std::string_view type, bool written) {
-    pointers_.push_back({fmt::format("{}{}*", written ? "" : "const ", type), fmt::format("p{}", k_.buffers.size())});
-    k_.buffers.push_back(view.buffer);
-    k_.written.push_back(written);
-  }
 
   std::string at(int pointer, const ir::BufferView& view) {
     return fmt::format("p{} + {}", pointer, scalar(view.offset));
@@ -77,7 +68,6 @@ class GroupedKernel : public PlainKernel {
   const ir::BufferView &x_, &matrices_, &offsets_, &y_;
   const bool along_;
   const LaunchConfig config_;
-  std::vector<Parameter> pointers_;
 };
 
 }  // namespace

@@ -13,6 +13,16 @@ std::string PlainKernel::scalar(Expr e) {
   return name;
 }
 
+void PlainKernel::take(const ir::BufferView& view, std::string_view type, bool written) {
+  pointers_.push_back({fmt::format("{}{}*", written ? "" : "const ", type), fmt::format("p{}", k_.buffers.size())});
+  k_.buffers.push_back(view.buffer);
+  k_.written.push_back(written);
+}
+
+std::string PlainKernel::bounds(const LaunchConfig& config) {
+  return std::to_string(config.threads) + (config.min_blocks ? fmt::format(", {}", config.min_blocks) : "");
+}
+
 Kernel PlainKernel::write(std::string_view prefix, std::string_view bounds, std::vector<Parameter> pointers,
                           std::string_view body) {
   KernelParts parts{.qualifiers = fmt::format("__global__ void __launch_bounds__({})", bounds),

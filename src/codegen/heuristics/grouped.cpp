@@ -6,6 +6,7 @@ namespace coil::codegen {
 namespace {
 
 constexpr int kThreads = 256;       // eight warps, in two rows of four
+constexpr int kPiece = 32;          // elements of a piece along the dimension that is summed over
 constexpr int kMostStages = 4;      // pieces under way
 constexpr int kBetween = 8;         // elements between two rows in shared memory
 constexpr std::int64_t kBytes = 2;  // of an element
@@ -22,15 +23,15 @@ constexpr std::int64_t bytes_of_warpgroups(int rows, int columns, int stages) {
 LaunchConfig grouped_config(const GroupedFacts& f, const target::Costs& costs) {
   // Runs that are short leave most of a tall block idle.
   const int rows = f.rows / std::max<std::int64_t>(1, f.groups) <= 64 ? 64 : 128;
-  const std::int64_t of_rows = std::int64_t{rows} * (kGroupedPiece + kBetween),
-                     of_matrix = f.along ? std::int64_t{kGroupedColumns} * (kGroupedPiece + kBetween)
-                                         : std::int64_t{kGroupedPiece} * (kGroupedColumns + kBetween);
+  const std::int64_t of_rows = std::int64_t{rows} * (kPiece + kBetween),
+                     of_matrix = f.along ? std::int64_t{kNarrow} * (kPiece + kBetween)
+                                         : std::int64_t{kPiece} * (kNarrow + kBetween);
   const std::int64_t stage = kBytes * (of_rows + of_matrix);
   const std::int64_t stages = std::clamp<std::int64_t>(costs.shared_bytes_of_block / stage, 2, kMostStages);
   LaunchConfig config{.threads = kThreads,
                       .unroll = static_cast<int>(stages),
                       .rows = rows,
-                      .tile = kGroupedColumns,
+                      .tile = kNarrow,
                       .shared_bytes = stages * stage};
   if (!f.warpgroups || rows < 128) return config;
   // Wide blocks read less for each product, where there are enough of them to fill the machine.

@@ -12,9 +12,6 @@ struct GroupedFacts {
   bool warpgroups = false;                         ///< four warps multiply what lies in shared memory (sm_90a)
 };
 
-/// Columns of a block without warpgroups, and elements of a piece along the dimension that is summed over.
-inline constexpr int kGroupedColumns = 128, kGroupedPiece = 32;
-
 /// `rows` of a block by `tile` columns, and `unroll` pieces under way, with the `shared_bytes` for them.
 LaunchConfig grouped_config(const GroupedFacts&, const target::Costs&);
 

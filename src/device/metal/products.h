@@ -34,6 +34,23 @@ C_FN i64 c_window_place(c_window_dim d, i64 out, i64 k, bool transposed) {
   const i64 at = out + d.before - k * d.apart;
   return at >= 0 && at % d.step == 0 && at / d.step < d.in ? at / d.step : -1;
 }
+// Where a place of the results, or of the filters, lies; `i` then counts what goes on behind the dimensions.
+C_FN i64 c_result_place(c_window w, thread i64& i) {
+  i64 at = 0;
+  for (int k = 2; k >= 0; --k) {
+    at += i % w.d[k].out * w.d[k].y_stride;
+    i /= w.d[k].out;
+  }
+  return at;
+}
+C_FN i64 c_filter_place(c_window w, thread i64& i) {
+  i64 at = 0;
+  for (int k = 2; k >= 0; --k) {
+    at += i % w.d[k].window * w.d[k].w_stride;
+    i /= w.d[k].window;
+  }
+  return at;
+}
 // Rows are places of results, of one image after the other; columns places of the window with the channel outermost.
 template <class S> struct c_windows {
   const device typename S::element* p;
@@ -56,11 +73,7 @@ template <class S> struct c_filters {
   c_window w;
   i64 channel_stride, across;
   C_METHOD f32 operator()(i64 i, i64 j) const {
-    i64 at = j * across;
-    for (int k = 2; k >= 0; --k) {
-      at += i % w.d[k].window * w.d[k].w_stride;
-      i /= w.d[k].window;
-    }
+    const i64 at = j * across + c_filter_place(w, i);
     return S::get(p[at + i * channel_stride]);
   }
 };
@@ -75,11 +88,7 @@ template <class S> struct c_places {
   c_window w;
   i64 across;
   C_METHOD void operator()(i64 i, i64 j, f32 x) const {
-    i64 at = j * across;
-    for (int k = 2; k >= 0; --k) {
-      at += i % w.d[k].out * w.d[k].y_stride;
-      i /= w.d[k].out;
-    }
+    const i64 at = j * across + c_result_place(w, i);
     p[at] = S::put(x);
   }
 };
@@ -90,11 +99,7 @@ template <class S> struct c_slopes {
   c_window w;
   i64 down, image_stride;
   C_METHOD f32 operator()(i64 i, i64 j) const {
-    i64 at = i * down;
-    for (int k = 2; k >= 0; --k) {
-      at += j % w.d[k].out * w.d[k].y_stride;
-      j /= w.d[k].out;
-    }
+    const i64 at = i * down + c_result_place(w, j);
     return S::get(p[at + j * image_stride]);
   }
 };
@@ -103,11 +108,7 @@ template <class S> struct c_filters_of {
   c_window w;
   i64 down, channel_stride;
   C_METHOD void operator()(i64 i, i64 j, f32 x) const {
-    i64 at = i * down;
-    for (int k = 2; k >= 0; --k) {
-      at += j % w.d[k].window * w.d[k].w_stride;
-      j /= w.d[k].window;
-    }
+    const i64 at = i * down + c_filter_place(w, j);
     p[at + j * channel_stride] = S::put(x);
   }
 };
