@@ -154,6 +154,8 @@ embedding_bag _embedding_bag _embedding_bag_forward_only: weight rank 2; weight 
     indices is i32|i64
 embedding_bag _embedding_bag _embedding_bag_forward_only: offsets rank 1; offsets is i32|i64; mode >= 0; mode <= 2
 embedding_bag _embedding_bag _embedding_bag_forward_only: per_sample_weights sizes indices
+_embedding_bag_backward _embedding_bag_dense_backward: grad rank 2; indices rank 1; mode >= 0; mode <= 2
+_embedding_bag_per_sample_weights_backward: grad rank 2; weight rank 2; indices rank 1
 unique_dim unique_consecutive unique_dim_consecutive: tensors is real
 
 cartesian_prod: tensors rank 1; tensors alike

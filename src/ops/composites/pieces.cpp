@@ -199,7 +199,8 @@ Value fractional_max_pool(Steps& s) {
   const bool batched = rank == space + 2;
   if (!batched) x = s.unsqueeze(x, 0);
   const Exprs sizes = s.sizes(x);
-  const Value samples = s.to(s["random_samples"], compute_dtype(s.dtype(s["random_samples"])));
+  Value samples = s.to(s["random_samples"], compute_dtype(s.dtype(s["random_samples"])));
+  if (!batched) samples = s.slice(samples, 0, 0, 1);  // eager takes the first of several
   // The flat index of every element of every window: [batch, channel, places.., places in a window..].
   Value index;
   for (std::size_t d = 0; d < space; ++d) {

@@ -26,36 +26,150 @@ Value reduced_rows(Steps& s, const Value& rows, Value segment, const Expr& segme
   return s.call("aten.scatter_reduce.two", {s.full(sizes, initial, s.dtype(rows)), 0, segment, rows, how});
 }
 
+enum BagMode { Sum, Mean, Max };
+
+/// The index that counts for nothing; below 0 where there is none.
+std::int64_t padding_of(const Steps& s) {
+  return s.takes("padding_idx") && s.has("padding_idx") ? s.number("padding_idx") : -1;
+}
+
+/// Bags of rows of a table, and what their gradient is made of.
+struct Bags {
+  Value of_row, counts, places;
+};
+
+/// Of each bag and column, the index of the first row that has the bag's maximum; 0 where a bag is empty.
+Value places_of_maxima(Steps& s, const Value& rows, const Value& made, const Value& bag, const Value& indices) {
+  const Expr n = s.size(rows, 0);
+  const Value is_maximum =
+      s.call("aten.eq.Tensor", {rows, s.call("aten.index_select.default", {made, 0, bag})});
+  const Value number = s.where(is_maximum, s.unsqueeze(s.iota(n), 1), s.full({}, n, DType::I64));
+  const Value first = reduced_rows(s, number, bag, s.size(made, 0), "amin", std::numeric_limits<std::int32_t>::max());
+  // A row behind the last one stands for none.
+  const Value of_place = s.cat(Values{s.to(indices, DType::I64), s.full({1}, 0, DType::I64)}, 0);
+  return s.call("aten.index.Tensor", {of_place, Values{s.call("aten.clamp_max.default", {first, n})}});
+}
+
+/// Eager on the CPU has a way for sums that needs no bag of each row, and then gives none.
+bool sums_without_bags(const Steps& s) {
+  const TensorMeta& weight = s.meta(s["weight"]);
+  if (s.number("mode") != Sum || padding_of(s) >= 0 || !weight.strides[1].is_constant(1)) return false;
+  if (s.has("per_sample_weights") && !s.meta(s["per_sample_weights"]).strides[0].is_constant(1)) return false;
+  return weight.dtype == DType::F32 || weight.dtype == DType::F16;
+}
+
+/// The three results behind the bags themselves, with the sizes and types that eager gives them on the CPU.
+Values bags_of_cpu(Steps& s, const Bags& bags) {
+  const DType type = s.dtype(s["offsets"]);
+  const Value counts = s.to(bags.counts, type);
+  return {s.to(sums_without_bags(s) ? s.full({0}, 0, type) : bags.of_row, type), counts,
+          s.number("mode") == Max ? s.to(bags.places, type) : counts};
+}
+
+/// And elsewhere.
+Values bags_of_devices(Steps& s, const Bags& bags) {
+  const DType type = s.dtype(s["indices"]);
+  Value counts = s.to(bags.counts, type);
+  if (s.flag("include_last_offset")) counts = s.cat(Values{counts, s.full({1}, 0, type)}, 0);
+  return {s.to(bags.of_row, type), counts,
+          s.number("mode") == Max ? s.to(bags.places, type) : s.full({0}, 0, type)};
+}
+
 /// A row of the table for each index, reduced over bags; `offsets` say where bags begin.
 Value embedding_bag(Steps& s) {
-  enum { Sum, Mean, Max };
   const Value &weight = s["weight"], &indices = s["indices"];
   Value offsets = s["offsets"];
   if (s.flag("include_last_offset")) offsets = s.slice(offsets, 0, 0, s.env.simplify(s.size(offsets, 0) - 1));
   const Expr bags = s.size(offsets, 0), n = s.size(indices, 0);
-  const std::int64_t mode = s.number("mode");
+  const std::int64_t mode = s.number("mode"), padding = padding_of(s);
   const DType type = compute_dtype(s.dtype(weight));
   const Value bag = segment_of_rows(s, offsets, n);
   Value rows = s.to(s.call("aten.index_select.default", {weight, 0, indices}), type), ones = s.full({n}, 1, type);
   if (s.has("per_sample_weights")) rows = s.mul(rows, s.unsqueeze(s.to(s["per_sample_weights"], type), 1));
-  std::int64_t padding = -1;
-  for (const Parameter& p : s.op.schema.parameters)
-    if (p.name == "padding_idx" && s.has("padding_idx")) padding = s.number("padding_idx");
   if (padding >= 0) {
     const Value kept = s.call("aten.ne.Scalar", {indices, padding});
     rows = s.where(s.unsqueeze(kept, 1), rows, s.full({}, mode == Max ? -kInfinity : 0, type));
     ones = s.to(kept, type);
   }
   const Value counts = sums(s, ones, bag, bags);
-  Value made;
+  Value made, places;
   if (mode == Max) {
     made = reduced_rows(s, rows, bag, bags, "amax", -kInfinity);
+    places = places_of_maxima(s, rows, made, bag, indices);
     made = s.where(s.unsqueeze(s.call("aten.gt.Scalar", {counts, 0}), 1), made, s.full({}, 0, type));
   } else {
     made = sums(s, rows, bag, bags);
     if (mode == Mean) made = s.div(made, s.unsqueeze(s.call("aten.clamp_min.default", {counts, 1}), 1));
   }
-  return Values{s.to(made, s.dtype(weight)), bag, s.to(counts, DType::I64), s.full({0}, 0, DType::I64)};
+  const Bags b{bag, counts, places};
+  Values results = s.meta(offsets).device.is_host() ? bags_of_cpu(s, b) : bags_of_devices(s, b);
+  results.insert(results.begin(), s.to(made, s.dtype(weight)));
+  return results;
+}
+
+/// The bag of each row. Eager on the CPU hands over none for some sums.
+Value bag_of_rows(Steps& s) {
+  const Value& known = s["offset2bag"];
+  const Expr n = s.size(s["indices"], 0);
+  return !s.takes("offsets") || s.size(known, 0) == n ? s.to(known, DType::I64) : segment_of_rows(s, s["offsets"], n);
+}
+
+/// The gradient of a table whose bags were maxima: to the row that each maximum was of.
+Value bag_gradient_of_maxima(Steps& s, const Value& grad, const Value& zeros) {
+  const Value places = s.to(s["maximum_indices"], DType::I64);
+  const Value bags = s.slice(s["bag_size"], 0, 0, s.size(places, 0));
+  const Value some = s.unsqueeze(s.call("aten.gt.Scalar", {bags, 0}), 1), none = s.full({}, 0, s.dtype(grad));
+  const Value index = s.call("aten.clamp_min.default", {places, 0});
+  return s.call("aten.scatter_add.default", {zeros, 0, index, s.where(some, grad, none)});
+}
+
+/// Whose uses eager divides the gradients of each row by, on the CPU: for the k-th of the different indices, those of
+/// the k-th element of all indices in order, which is another one where an index before it is used twice.
+Value index_that_eager_counts(Steps& s, const Value& uses, const Value& indices) {
+  const Value in_order = s.item(s.call("aten.sort.default", {indices}), 0);
+  const Value used = s.to(s.call("aten.gt.Scalar", {uses, 0}), DType::I64);
+  const Value ordinal = s.sub(s.call("aten.cumsum.default", {used, 0}), 1);
+  const Value of_row = s.call("aten.index_select.default", {ordinal, 0, indices});
+  return s.call("aten.index_select.default", {in_order, 0, of_row});
+}
+
+Value embedding_bag_backward(Steps& s) {
+  if (s.takes("sparse") && s.flag("sparse")) s.refuse("has no sparse gradients");
+  const Value &indices = s["indices"], &gradient = s["grad"];
+  const DType type = compute_dtype(s.dtype(gradient));
+  const Value grad = s.to(gradient, type), zeros = s.full({s.integer(s["num_weights"]), s.size(grad, 1)}, 0, type);
+  const std::int64_t mode = s.number("mode"), padding = padding_of(s);
+  if (mode == Max) return s.to(bag_gradient_of_maxima(s, grad, zeros), s.dtype(gradient));
+  const Value bag = bag_of_rows(s);
+  Value rows = s.call("aten.index_select.default", {grad, 0, bag});
+  const auto divide = [&](const Value& by) { rows = s.div(rows, s.unsqueeze(s.to(by, type), 1)); };
+  if (mode == Mean) {
+    const Value counts = s.call("aten.clamp_min.default", {s["bag_size"], 1});
+    divide(s.call("aten.index_select.default", {counts, 0, bag}));
+  }
+  if (s.flag("scale_grad_by_freq")) {
+    const Value ones = s.full({s.size(indices, 0)}, 1, type), uses = sums(s, ones, indices, s.size(zeros, 0));
+    const Value of = s.meta(indices).device.is_host() ? index_that_eager_counts(s, uses, indices) : indices;
+    divide(s.call("aten.index_select.default", {uses, 0, of}));
+  }
+  if (s.has("per_sample_weights")) rows = s.mul(rows, s.unsqueeze(s.to(s["per_sample_weights"], type), 1));
+  if (padding >= 0) {
+    const Value kept = s.call("aten.ne.Scalar", {indices, padding});
+    rows = s.where(s.unsqueeze(kept, 1), rows, s.full({}, 0, type));
+  }
+  return s.to(s.call("aten.index_add.default", {zeros, 0, indices, rows}), s.dtype(gradient));
+}
+
+/// Of the weight of each row, where bags were sums.
+Value bag_weights_backward(Steps& s) {
+  const Value &indices = s["indices"], &gradient = s["grad"];
+  const DType type = compute_dtype(s.dtype(gradient));
+  const Value of_bag = s.call("aten.index_select.default", {s.to(gradient, type), 0, bag_of_rows(s)});
+  const Value rows = s.to(s.call("aten.index_select.default", {s["weight"], 0, indices}), type);
+  Value made = s.sum(s.mul(of_bag, rows), {1});
+  if (const std::int64_t padding = padding_of(s); padding >= 0)
+    made = s.where(s.call("aten.ne.Scalar", {indices, padding}), made, s.full({}, 0, type));
+  return s.to(made, s.dtype(gradient));
 }
 
 /// A table whose rows among `indices` are at most `max_norm` long.
@@ -139,6 +253,17 @@ constexpr Composite kSegments[] = {
      "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int "
      "padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
      embedding_bag},
+    {"aten::_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, "
+     "Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? "
+     "per_sample_weights, int padding_idx=-1) -> Tensor",
+     embedding_bag_backward},
+    {"aten::_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor "
+     "maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int "
+     "padding_idx=-1) -> Tensor",
+     embedding_bag_backward},
+    {"aten::_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, "
+     "Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor",
+     bag_weights_backward},
     {"aten::segment_reduce(Tensor data, str reduce, *, Tensor? lengths=None, Tensor? indices=None, Tensor? "
      "offsets=None, int axis=0, bool unsafe=False, Scalar? initial=None) -> Tensor",
      segment_reduce},
