@@ -58,21 +58,28 @@ bool sums_without_bags(const Steps& s) {
   return weight.dtype == DType::F32 || weight.dtype == DType::F16;
 }
 
-/// The three results behind the bags themselves, with the sizes and types that eager gives them on the CPU.
-Values bags_of_cpu(Steps& s, const Bags& bags) {
-  const DType type = s.dtype(s["offsets"]);
-  const Value counts = s.to(bags.counts, type);
-  return {s.to(sums_without_bags(s) ? s.full({0}, 0, type) : bags.of_row, type), counts,
-          s.number("mode") == Max ? s.to(bags.places, type) : counts};
+/// A result behind the bags themselves, as it was recorded: what nobody reads has other sizes in other versions of
+/// torch. Without a record, of `rows` rows, which are at most one more than there are.
+Value as_recorded(Steps& s, std::size_t result, const Value& made, const Expr& rows) {
+  const TensorMeta* recorded = s.recorded(result);
+  const DType type = recorded            ? recorded->dtype
+                     : s.is_on_host(made) ? s.dtype(s["offsets"])
+                                          : s.dtype(s["indices"]);
+  const Expr wanted = recorded ? recorded->sizes[0] : rows;
+  if (wanted == s.size(made, 0)) return s.to(made, type);
+  if (wanted.is_constant(0)) return s.full({0}, 0, type);
+  const Value more = s.full({s.env.simplify(wanted - s.size(made, 0))}, 0, type);
+  return s.cat(Values{s.to(made, type), more}, 0);
 }
 
-/// And elsewhere.
-Values bags_of_devices(Steps& s, const Bags& bags) {
-  const DType type = s.dtype(s["indices"]);
-  Value counts = s.to(bags.counts, type);
-  if (s.flag("include_last_offset")) counts = s.cat(Values{counts, s.full({1}, 0, type)}, 0);
-  return {s.to(bags.of_row, type), counts,
-          s.number("mode") == Max ? s.to(bags.places, type) : s.full({0}, 0, type)};
+/// The three results behind the bags themselves.
+Values results_of(Steps& s, const Value& made, const Bags& bags) {
+  const bool host = s.is_on_host(made), maxima = s.number("mode") == Max;
+  const Expr n = s.size(bags.of_row, 0), count = s.size(made, 0);
+  const Expr counts = host ? count : s.size(s["offsets"], 0);
+  return {as_recorded(s, 1, bags.of_row, host && sums_without_bags(s) ? Expr(0) : n),
+          as_recorded(s, 2, bags.counts, counts),
+          as_recorded(s, 3, maxima ? bags.places : bags.counts, maxima || host ? count : Expr(0))};
 }
 
 /// A row of the table for each index, reduced over bags; `offsets` say where bags begin.
@@ -101,8 +108,7 @@ Value embedding_bag(Steps& s) {
     made = sums(s, rows, bag, bags);
     if (mode == Mean) made = s.div(made, s.unsqueeze(s.call("aten.clamp_min.default", {counts, 1}), 1));
   }
-  const Bags b{bag, counts, places};
-  Values results = s.meta(offsets).device.is_host() ? bags_of_cpu(s, b) : bags_of_devices(s, b);
+  Values results = results_of(s, made, {bag, counts, places});
   results.insert(results.begin(), s.to(made, s.dtype(weight)));
   return results;
 }
@@ -149,7 +155,7 @@ Value embedding_bag_backward(Steps& s) {
   }
   if (s.flag("scale_grad_by_freq")) {
     const Value ones = s.full({s.size(indices, 0)}, 1, type), uses = sums(s, ones, indices, s.size(zeros, 0));
-    const Value of = s.meta(indices).device.is_host() ? index_that_eager_counts(s, uses, indices) : indices;
+    const Value of = s.is_on_host(indices) ? index_that_eager_counts(s, uses, indices) : indices;
     divide(s.call("aten.index_select.default", {uses, 0, of}));
   }
   if (s.has("per_sample_weights")) rows = s.mul(rows, s.unsqueeze(s.to(s["per_sample_weights"], type), 1));

@@ -29,6 +29,8 @@ class Steps {
   /// One of several results.
   virtual Value item(const Value& results, std::int64_t index) = 0;
   virtual const TensorMeta& meta(const Value& tensor) const = 0;
+  /// What was recorded of one of several results of the call itself, where there is a record.
+  virtual const TensorMeta* recorded(std::size_t /*result*/) const { return nullptr; }
   /// An integer that may be symbolic, or a node that makes one.
   virtual Expr integer(const Value&) const = 0;
   /// Refuses the call in the user's terms.
@@ -52,6 +54,7 @@ class Steps {
   std::size_t rank(const Value& x) const { return meta(x).rank(); }
   DType dtype(const Value& x) const { return meta(x).dtype; }
   const Exprs& sizes(const Value& x) const { return meta(x).sizes; }
+  bool is_on_host(const Value& x) const { return meta(x).device.is_host(); }
   /// The size of a dimension, counted from the end when negative.
   Expr size(const Value& x, std::int64_t dim) const {
     return sizes(x)[static_cast<std::size_t>(wrapped(dim, rank(x)))];
