@@ -10,8 +10,9 @@ symmetric memory in CUDA graphs; `chosen` is what a program does that is compile
 killed; the others are to end with an error. `decoder`: a tensor-parallel Llama-like stack, one call of 1, 16 and 1,024
 tokens, by eager, Inductor and Coil, with and without CUDA graphs. `fsdp`: training steps of a GPT-2 under FSDP2,
 losses against eager's. `overlap`: an exchange beside products that do not need it, and many small ones, with and
-without the pass that moves them (`--device cpu` runs these three over Gloo, in small sizes). Each part prints as it goes and is ended when it takes too long. With torch
-before 2.12 `package` gathers a contiguous copy where later ones gather a transposed tensor, which eager refused.
+without the pass that moves them (`--device cpu` runs these three over Gloo, in small sizes). Each part prints as it
+goes and is ended when it takes too long. With torch before 2.12 `package` gathers a contiguous copy where later ones
+gather a transposed tensor, which eager refused.
 """
 
 import argparse
@@ -300,7 +301,7 @@ def environment(folder, rank, ranks, **more):
         for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
         if "libnccl.so" in line
     }
-    path = [*libraries, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    path = [*libraries, str(ROOT / "build/lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return (
         os.environ
         | {
