@@ -247,13 +247,13 @@ class Many(torch.nn.Module):
         return y
 
 
-def overlap_main(rank, ranks, device="cuda", exchanged=32 << 20, width=4096, products=8, count=64):
+def overlap_main(rank, ranks, device="cuda", exchanged=256 << 20, width=4096, products=4, count=64):
     """Programs with and without overlap and buckets: milliseconds of a call beside those of its parts."""
     import coil
 
     dtype, failed, rows = torch.bfloat16 if device == "cuda" else torch.float32, 0, []
     x, y = (
-        torch.randn(exchanged // 2, dtype=dtype, device=device),
+        torch.randn(exchanged // dtype.itemsize, dtype=dtype, device=device),
         torch.randn(width, width, dtype=dtype, device=device) / 64,
     )
     small, sums = (

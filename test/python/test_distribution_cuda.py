@@ -38,9 +38,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-def environment(folder, archive, rank, store, **more):
+def environment(folder, archive, rank, store, options=(), **more):
     """Of a rank's process: the driver and the NCCL of tests, with the program's own kernels."""
-    kernels = load_emulated(emit(archive, "python", *TO_CUDA)).KERNELS.library._name
+    kernels = load_emulated(emit(archive, "python", *TO_CUDA, *options)).KERNELS.library._name
     return (
         ENVIRONMENT
         | {
@@ -181,7 +181,8 @@ def test_cpp(folder, shots):
     """Written as C++, one program for both ranks: sums over shared memory, or over NCCL, and other exchanges."""
     no_shots = [] if shots else [o for n in ("one", "two") for o in ("--set", f"distribution.{n}_shot_bytes=0")]
     source = emit(folder / "in_place.0.pt2", "cpp", *CUDA, *no_shots)
-    assert source.read_text() == emit(folder / "in_place.1.pt2", "cpp", *CUDA, *no_shots).read_text()
+    other = emit(folder / "in_place.1.pt2", "cpp", *CUDA, *no_shots).read_text()
+    assert source.read_text() == other.replace("in_place.1", "in_place.0")
     program = build_program(source)
     processes = []
     for rank in range(RANKS):
@@ -190,7 +191,7 @@ def test_cpp(folder, shots):
         processes.append(
             subprocess.Popen(
                 [program, f"{part}.in.safetensors", results],
-                env=environment(folder, folder / f"in_place.{rank}.pt2", rank, f"cpp-{shots}"),
+                env=environment(folder, folder / f"in_place.{rank}.pt2", rank, f"cpp-{shots}", no_shots),
                 stderr=subprocess.PIPE,
                 text=True,
             )
