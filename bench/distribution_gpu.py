@@ -1,14 +1,18 @@
 """Collectives of Coil's programs on GPUs of one machine: values, latencies, and what happens when a rank dies.
 
-    python bench/distribution_gpu.py [--ranks N] [values|package|latency|faults ...]
+    python bench/distribution_gpu.py [--ranks N] [values|package|latency|faults|decoder|fsdp|overlap ...]
 
 A process for each rank and GPU. `values`: every collective, for six types and sizes from none to 64 MiB, sums by NCCL
 and in one and two shots over symmetric memory, against torch.distributed's over NCCL. `package`: an exported program
 of each rank, run by `coil run --ranks` with no Python, against eager. `latency`: microseconds of one sum over the
 ranks inside of a program of twenty, plain and as a CUDA graph, beside torch's over NCCL and torch's own kernels over
 symmetric memory in CUDA graphs; `chosen` is what a program does that is compiled with no settings. `faults`: a rank is
-killed; the others are to end with an error. Each part prints as it goes and is ended when it takes too long. With torch
-before 2.12 `package` gathers a contiguous copy where later ones gather a transposed tensor, which eager refused.
+killed; the others are to end with an error. `decoder`: a tensor-parallel Llama-like stack, one call of 1, 16 and 1,024
+tokens, by eager, Inductor and Coil, with and without CUDA graphs. `fsdp`: training steps of a GPT-2 under FSDP2,
+losses against eager's. `overlap`: an exchange beside products that do not need it, and many small ones, with and
+without the pass that moves them (`--device cpu` runs these three over Gloo, in small sizes). Each part prints as it
+goes and is ended when it takes too long. With torch before 2.12 `package` gathers a contiguous copy where later ones
+gather a transposed tensor, which eager refused.
 """
 
 import argparse
@@ -26,6 +30,8 @@ import torch.distributed as dist
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "build/python"), str(ROOT / "test/python")]
+import distribution_steps  # noqa: E402
+
 MANY = 1 << 40
 FORMS = {
     "one": {"distribution.one_shot_bytes": MANY},
@@ -35,7 +41,7 @@ FORMS = {
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8]
 SIZES = [0, 1, 3, 1000, 16 << 10, 100_003, 1 << 20]  # elements of a rank's share; beside them 64 MiB of all
 LATENCY_BYTES = [4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
-SECONDS = {"values": 80, "package": 40, "latency": 70, "faults": 50}
+SECONDS = {"values": 80, "package": 40, "latency": 70, "faults": 50, "decoder": 238, "fsdp": 238, "overlap": 100}
 CHAIN = 20
 functional = torch.ops._c10d_functional
 wait = functional.wait_tensor
@@ -295,7 +301,7 @@ def environment(folder, rank, ranks, **more):
         for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
         if "libnccl.so" in line
     }
-    path = [*libraries, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    path = [*libraries, str(ROOT / "build/lib"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return (
         os.environ
         | {
@@ -320,10 +326,10 @@ def start(part, folder, rank, ranks, *arguments, **more):
     )
 
 
-def ranks_of(part, ranks, seconds):
+def ranks_of(part, ranks, seconds, device):
     """Whether all ranks were well."""
     with tempfile.TemporaryDirectory() as folder:
-        processes = [start(part, folder, rank, ranks) for rank in range(ranks)]
+        processes = [start(part, folder, rank, ranks, "--device", device) for rank in range(ranks)]
         end, well = time.time() + seconds, True
         for rank, process in enumerate(processes):
             try:
@@ -424,10 +430,31 @@ def faults(ranks, _):
     return well
 
 
+STEPS = {
+    "decoder": distribution_steps.decoder_main,
+    "fsdp": distribution_steps.fsdp_main,
+    "overlap": distribution_steps.overlap_main,
+}
+SMALL = {
+    "decoder": {"sizes": {"width": 64, "head": 8, "heads": 8, "kv_heads": 4, "hidden": 96, "layers": 2}},
+    "fsdp": {"sizes": {"words": 64, "tokens": 16, "width": 32, "heads": 4, "layers": 2}, "steps": 10},
+    "overlap": {"exchanged": 8 << 20, "width": 512, "products": 16, "count": 16},
+}
+
+
+def on_cpu(part, rank, ranks, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/torch", rank=rank, world_size=ranks)
+    failed = STEPS[part](rank, ranks, "cpu", **SMALL[part])
+    sys.stdout.flush()
+    os._exit(bool(failed))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="values, package, latency, faults; all of them where none is named")
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(SECONDS)}; all of them where none is named")
     parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--of", help=argparse.SUPPRESS)
     parser.add_argument("--form", default="nccl", help=argparse.SUPPRESS)
     parser.add_argument("--graphs", action="store_true", help=argparse.SUPPRESS)
@@ -435,6 +462,8 @@ def main():
     parts = given.parts or list(SECONDS)
     if given.of:
         rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        if given.device == "cpu":
+            return on_cpu(parts[0], rank, ranks, given.of)
         torch.cuda.set_device(rank)
         if parts[0] == "faults":
             return fault_main(rank, ranks, given.form, given.graphs)
@@ -442,15 +471,22 @@ def main():
         dist.init_process_group(
             "nccl", init_method=f"file://{given.of}/torch", rank=rank, world_size=ranks, device_id=device
         )
-        failed = (values_main if parts[0] == "values" else latency_main)(rank, ranks, given.of)
+        of_programs = {"values": values_main, "latency": latency_main}
+        if parts[0] in of_programs:
+            failed = of_programs[parts[0]](rank, ranks, given.of)
+        else:
+            failed = STEPS[parts[0]](rank, ranks)
         sys.stdout.flush()
         os._exit(bool(failed))
-    print(f"{given.ranks} of {torch.cuda.device_count()} {torch.cuda.get_device_name(0)}, torch {torch.__version__}")
+    if given.device == "cuda":
+        print(
+            f"{given.ranks} of {torch.cuda.device_count()} {torch.cuda.get_device_name(0)}, torch {torch.__version__}"
+        )
     failed = []
     for part in parts:
         begin = time.time()
         whole = {"package": package, "faults": faults}.get(part)
-        well = whole(given.ranks, SECONDS[part]) if whole else ranks_of(part, given.ranks, SECONDS[part])
+        well = whole(given.ranks, SECONDS[part]) if whole else ranks_of(part, given.ranks, SECONDS[part], given.device)
         print(f"{part}: {'well' if well else 'NOT WELL'}, {time.time() - begin:.0f} s", flush=True)
         failed += [] if well else [part]
     sys.exit(bool(failed))

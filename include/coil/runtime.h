@@ -130,6 +130,10 @@ typedef struct coil_queue coil_queue;
  * device, or none of the binaries runs on it. */
 COIL_C_API coil_queue* coil_queue_open(const char* device, const char* isa, const void* const* binaries,
                                        const size_t* bytes, size_t count);
+/* As coil_queue_open, for a program that exchanges values with other processes: on the device that LOCAL_RANK tells
+ * this process to use, where `device` is the first of its kind (docs/distribution.md). */
+COIL_C_API coil_queue* coil_queue_open_for_rank(const char* device, const char* isa, const void* const* binaries,
+                                                const size_t* bytes, size_t count);
 /* Waits for its work. Operations on it are destroyed before; memory of it may be freed later. */
 COIL_C_API void coil_queue_close(coil_queue*);
 /* As coil_context_stay_on_device has it: work is queued on a stream of the caller's from now on; null: on the queue's
@@ -172,6 +176,8 @@ COIL_C_API int coil_group_define(const char* name, const int32_t* ranks, size_t 
 /* Fails, naming the group, where this process is in none of this name, or it has not `ranks` of them (0: any number).
  * Looks at no other process: a program's first run is what joins its groups. */
 COIL_C_API int coil_group_require(const char* name, int64_t ranks);
+/* The same for a group that exchanges memory of the queue's device. */
+COIL_C_API int coil_group_require_on(coil_queue*, const char* name, int64_t ranks);
 /* Returns when nothing that the calling thread's program has started is on its way any more. */
 COIL_C_API void coil_groups_settle(void);
 
@@ -180,10 +186,12 @@ COIL_C_API void coil_groups_settle(void);
  * that have not, or whose plan is another. Where ranks cannot reach each other's memory each has its own. */
 typedef struct coil_comm coil_comm;
 COIL_C_API coil_comm* coil_comm_open(const char* group, size_t bytes, const char* plan);
+/* The same of the queue's device; it is closed before the queue. */
+COIL_C_API coil_comm* coil_comm_open_on(coil_queue*, const char* group, size_t bytes, const char* plan);
 COIL_C_API void* coil_comm_data(const coil_comm*);
 /* After a run that failed: the memory is of no use any more on any rank, whose next exchange is an error. */
 COIL_C_API void coil_comm_abandon(coil_comm*);
-/* Addresses in it are of no use after this; null does nothing. */
+/* Addresses in it are of no use after this, which waits for the work of its queue; null does nothing. */
 COIL_C_API void coil_comm_close(coil_comm*);
 
 /* For operators whose arguments lie in such memory (coil_operator_symm_mem_args), by any address in it. */

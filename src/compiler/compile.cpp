@@ -37,7 +37,8 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) 
     if (!parse_settings(options.settings).provenance) out.program->provenance.clear();
   }
   describe_program(out.report, lines);
-  out.report.text = report_text(out.report, lowered.source_lines, *lowered.graph, lowered.schedule, lines);
+  out.report.text = report_text(out.report, lowered.source_lines, *lowered.graph, lowered.schedule, lines,
+                                lowered.machine.target().costs);
   stage.write_timings();
   out.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return out;

@@ -9,6 +9,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
 #include "compiler/report.h"
+#include "compiler/streams_text.h"
 #include "device/text.h"
 #include "fx/text.h"
 #include "runtime/device/library.h"
@@ -64,6 +65,7 @@ class Page {
         escape(title), device::file_text("page/style.css"));
     summary();
     memory();
+    streams();
     calls();
     kernels();
     graph("before", "The graph as it came", p_.source, true);
@@ -208,6 +210,13 @@ class Page {
     out_ += fmt::format("<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#69727f\">call 0 to {}</text>\n</svg>\n",
                         kLeft, kHeight + 15, calls_.empty() ? 0 : calls_.size() - 1);
     out_ += "<pre class=\"item\">" + escape(memory_text(p_, lowered_.source_lines)) + "</pre>\n</section>\n";
+  }
+
+  void streams() {
+    const std::string text = streams_text(p_, lowered_.machine.target().costs);
+    if (text.empty()) return;
+    section("streams", "Calls and exchanges");
+    out_ += "<pre class=\"item\">" + escape(text) + "</pre>\n</section>\n";
   }
 
   /// The names in a rectangle, along it or upright, or the first alone, or none where it is too small.

@@ -91,6 +91,14 @@ const Row kRows[] = {
      "memory; 0: none; not given: on GPUs by the group's number of ranks, else 256 KiB"},
     {"distribution.two_shot_bytes", &Settings::two_shot_bytes, "N",
      "larger sums of up to N bytes are added up by shares, each by one rank; beyond, the group's library does it"},
+    {"distribution.overlap", &Settings::overlap, "true|false",
+     "exchanges over a process group start as early, and are waited for as late, as saves time by a model of the "
+     "machine"},
+    {"distribution.bucket_bytes", &Settings::bucket_bytes, "N",
+     "all-reduces, all-gathers and reduce-scatters of one kind that follow one another may begin together, up to N "
+     "bytes of results; 0: each by itself"},
+    {"distribution.overlap_bytes", &Settings::overlap_bytes, "N",
+     "temporaries may need up to N bytes more at their peak for that; none with memory.limit"},
     {"fallback", &Settings::fallback, "true|false",
      "leave operators that Coil has no kernel for to the program that runs the result (in Python, to torch)"},
     {"provenance", &Settings::provenance, "true|false",

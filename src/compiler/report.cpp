@@ -2,6 +2,7 @@
 
 #include "codegen/triton/compile.h"
 #include "compiler/memory_text.h"
+#include "compiler/streams_text.h"
 #include "runtime/device/library.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
@@ -250,7 +251,8 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
 }
 
 std::string report_text(const CompileReport& report, const SourceLines& lines, const ir::Graph& graph,
-                        const scheduler::Schedule& schedule, const wrapper::Program& program) {
+                        const scheduler::Schedule& schedule, const wrapper::Program& program,
+                        const target::Costs& costs) {
   const auto peak = std::max_element(report.live_bytes.begin(), report.live_bytes.end());
   std::string text =
       fmt::format("{}: {} kernels, {} library calls, {} steps, {} of weights\n", program.name, report.kernels,
@@ -264,6 +266,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
   text += "\nSteps, with the bytes live at each\n";
   write_steps(text, report, lines, program);
   text += memory_text(program, lines);
+  if (const std::string streams = streams_text(program, costs); !streams.empty()) text += "\n" + streams;
   text += "\n" + fusion_text(graph, schedule) + "\nLibrary calls\n";
   write_library_calls(text, program);
   write_fallbacks(text, lines, program);

@@ -10,6 +10,7 @@
 #include "fx/graph.h"
 #include "ir/ir.h"
 #include "scheduler/schedule.h"
+#include "target/target.h"
 #include "wrapper/program.h"
 
 namespace coil {
@@ -22,9 +23,9 @@ SourceLines source_lines(const fx::GraphModule&);
 /// when the program was exported.
 void describe_program(CompileReport&, const wrapper::Program&);
 
-/// The text of `coil explain`, from a report that is filled in.
+/// The text of `coil explain`, from a report that is filled in, with the costs of the machine that is compiled for.
 std::string report_text(const CompileReport&, const SourceLines&, const ir::Graph&, const scheduler::Schedule&,
-                        const wrapper::Program&);
+                        const wrapper::Program&, const target::Costs&);
 
 /// What was fused and what was not, with the reasons.
 std::string fusion_text(const ir::Graph&, const scheduler::Schedule&);

@@ -39,8 +39,8 @@ Expected expected(const Descriptor& d, const Attributes& attributes, const std::
       continue;
     }
     out.least += o.optional ? 0 : 1;
-    out.most += 1;
-    out.names.push_back(o.optional ? o.name + "?" : o.name);
+    out.most = o.repeated ? SIZE_MAX : out.most + 1;
+    out.names.push_back(o.optional ? o.name + "?" : o.repeated ? o.name + ", …" : o.name);
   }
   return out;
 }
@@ -50,9 +50,13 @@ void check_count(const Descriptor& d, const Attributes& attributes, const std::v
   const Expected e = expected(d, attributes, operands);
   if (given >= e.least && given <= e.most) return;
   fail("{} {} {} {} in this call ({}), but has {}", d.name, verb,
-       e.least == e.most ? std::to_string(e.most) : fmt::format("{} to {}", e.least, e.most), what,
-       fmt::join(e.names, ", "), given);
+       e.least == e.most    ? std::to_string(e.most)
+       : e.most == SIZE_MAX ? fmt::format("{} or more", e.least)
+                            : fmt::format("{} to {}", e.least, e.most),
+       what, fmt::join(e.names, ", "), given);
 }
+
+bool is_repeated(const std::vector<Operand>& operands) { return std::ranges::any_of(operands, &Operand::repeated); }
 
 void check_post_ops(const Descriptor& d, const Attributes& attributes) {
   for (const PostOp& op : parse_post_ops(read(attributes, kPost)))
@@ -82,6 +86,8 @@ void check_operands(const Descriptor& d, const Attributes& attributes, std::size
   if (d.open) return;
   check_count(d, attributes, d.operands, inputs, "takes", "operands");
   check_count(d, attributes, d.results, outputs, "gives", "results");
+  if (is_repeated(d.operands) && is_repeated(d.results) && inputs != outputs)
+    fail("{} gives as many results as it takes operands in one call, but has {} of {}", d.name, outputs, inputs);
 }
 
 void check_call(std::string_view op, const Attributes& attributes, std::size_t inputs, std::size_t outputs) {

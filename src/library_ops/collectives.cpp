@@ -4,25 +4,34 @@
 
 namespace coil::library_ops {
 
+namespace {
+
+/// Of a collective that several tensors may share, of one type.
+Operand exchanged(std::string name, std::string sizes) {
+  return {.name = std::move(name), .sizes = std::move(sizes), .sentence = "dense, row-major", .repeated = true};
+}
+
+}  // namespace
+
 std::vector<Descriptor> collective_ops() {
   using namespace collectives;
   return {
       {.name = std::string(kAllReduce),
        .sentence = "Starts to combine the x of all ranks, element by element, into y, which may be x itself.",
-       .operands = {{"x", "any", "dense, row-major"}},
-       .results = {{"y", "like x", "dense, row-major"}},
+       .operands = {exchanged("x", "any")},
+       .results = {exchanged("y", "like x")},
        .attributes = {kGroup, kReduce},
        .traits = {Trait::Collective}},
       {.name = std::string(kAllGather),
        .sentence = "Starts to put the x of all ranks behind one another, in order of their ranks.",
-       .operands = {{"x", "[N, ..]", "dense, row-major"}},
-       .results = {{"y", "[ranks N, ..]", "dense, row-major"}},
+       .operands = {exchanged("x", "[N, ..]")},
+       .results = {exchanged("y", "[ranks N, ..]")},
        .attributes = {kGroup, kRanks},
        .traits = {Trait::Collective}},
       {.name = std::string(kReduceScatter),
        .sentence = "Starts to combine the x of all ranks, of which each gets its share of rows, in order of the ranks.",
-       .operands = {{"x", "[ranks N, ..]", "dense, row-major"}},
-       .results = {{"y", "[N, ..]", "dense, row-major"}},
+       .operands = {exchanged("x", "[ranks N, ..]")},
+       .results = {exchanged("y", "[N, ..]")},
        .attributes = {kGroup, kRanks, kReduce},
        .traits = {Trait::Collective}},
       {.name = std::string(kAllToAll),

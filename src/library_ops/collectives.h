@@ -1,7 +1,8 @@
 // Collectives: what processes exchange while a program runs. Their names, attributes and reductions.
 //
 // A call starts an exchange and returns; `wait_collective` on its result returns when the values are there. Until then
-// nothing touches the result, and nothing writes to the operand.
+// nothing touches the result, and nothing writes to the operand. Some take several tensors of one type, which go at
+// once; each result has a wait of its own.
 #pragma once
 #include "library_ops/attribute.h"
 #include "tensor/dtype.h"

@@ -33,7 +33,7 @@ std::string condition(const When& when) {
 }
 
 std::string line(const Operand& o) {
-  std::string text = fmt::format("`{}`{} {}", o.name, o.optional ? "?" : "", o.sizes);
+  std::string text = fmt::format("`{}`{} {}", o.name, o.optional ? "?" : o.repeated ? ", …" : "", o.sizes);
   std::string notes;
   for (const std::string& note :
        {o.when ? condition(*o.when) : std::string(), o.sentence, std::string(o.packable ? "may be packed" : "")})

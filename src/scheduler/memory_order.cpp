@@ -10,13 +10,6 @@
 namespace coil::scheduler {
 namespace {
 
-std::vector<std::vector<StepId>> followers_of(const MemoryProgram& program) {
-  std::vector<std::vector<StepId>> followers(program.steps.size());
-  for (StepId s = 0; s < program.steps.size(); ++s)
-    for (StepId before : program.steps[s].after) followers[before].push_back(s);
-  return followers;
-}
-
 /// Takes one step after the other of those that may run, the best by what it does to what is live. The weight of a step
 /// changes when it becomes the first or the last to touch a storage, which each storage does once.
 class Lister {

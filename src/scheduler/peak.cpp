@@ -120,6 +120,13 @@ std::uint64_t least_peak(const MemoryProgram& program) {
   return most;
 }
 
+std::vector<std::vector<StepId>> followers_of(const MemoryProgram& program) {
+  std::vector<std::vector<StepId>> followers(program.steps.size());
+  for (StepId s = 0; s < program.steps.size(); ++s)
+    for (StepId before : program.steps[s].after) followers[before].push_back(s);
+  return followers;
+}
+
 bool respects(const MemoryProgram& program, std::span<const StepId> order) {
   if (order.size() != program.steps.size()) return false;
   std::vector<bool> done(program.steps.size(), false);

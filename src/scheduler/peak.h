@@ -52,6 +52,9 @@ class StepOrder {
   std::vector<Use> uses_;
 };
 
+/// The steps that must run after each.
+std::vector<std::vector<StepId>> followers_of(const MemoryProgram&);
+
 /// Where in an order a storage is touched first and last; one that is not has none of both.
 struct Life {
   std::size_t first = SIZE_MAX, last = 0;

@@ -59,11 +59,14 @@ bool is_fence(const ir::Graph& graph, const Item& item) {
          std::holds_alternative<ir::Control>(op.node);
 }
 
-/// What the host carries out, or a kernel of the user's: they keep their order among each other.
+/// What the host carries out, a kernel of the user's, or an exchange with other processes: they keep their order among
+/// each other.
 bool is_outside(const ir::Graph& graph, const Item& item) {
   const auto* single = std::get_if<Single>(&item);
   if (!single) return false;
   const auto& node = graph.operations()[single->op].node;
+  if (const auto* call = std::get_if<ir::Extern>(&node))
+    return library_ops::has(call->op, library_ops::Trait::Exchange);
   return std::holds_alternative<ir::Fallback>(node) || std::holds_alternative<ir::UserCall>(node);
 }
 

@@ -54,6 +54,10 @@ struct Settings {
   /// read where they lie (lowering/collectives.cpp), each all of them, or its share. 0: none. -1: by the group's number
   /// of ranks, when the program runs.
   std::int64_t one_shot_bytes = -1, two_shot_bytes = 64 << 20;
+  bool overlap = true;  ///< distribution.overlap: exchanges are moved, and begin together, where that saves time
+  /// distribution.bucket_bytes, distribution.overlap_bytes: what exchanges that begin together move at most, and by how
+  /// much temporaries may then need more at their peak (passes/wrapper/overlap_collectives.h).
+  std::int64_t bucket_bytes = 16 << 20, overlap_bytes = 64 << 20;
   bool fallback = false;    ///< fallback: operators without lowering are called in the host, which must know them
   bool provenance = false;  ///< provenance: the package says where each call comes from
   Checks checks;  ///< assert_sizes, assert_strides, assert_alignment, assert_nan, assert_inf, assert_lifetimes

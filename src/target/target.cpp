@@ -5,7 +5,8 @@
 namespace coil::target {
 namespace {
 
-/// An H100 or H200. Others of its time are near enough: what is asked is whether work fills a machine of this kind.
+/// An H100 or H200. Others of its time are near enough: what is asked is whether work fills a machine of this kind. Its
+/// links are those between two of them: what NCCL moved in sums of 4 KiB and of 64 MiB (docs/distribution.md).
 Costs gpu_costs() {
   return {.multiprocessors = 132,
           .threads_of_multiprocessor = 2048,
@@ -13,7 +14,14 @@ Costs gpu_costs() {
           .threads_of_warp = 32,
           .shared_bytes_of_block = 99 << 10,
           .declared_shared_bytes = 40000,
-          .blocks_of_cluster = 8};
+          .blocks_of_cluster = 8,
+          .operations_per_second = 45e12,
+          .memory_bytes_per_second = 3e12,
+          .cache_bytes_per_second = 6e12,
+          .seconds_of_call = 2e-6,
+          .half_operations_per_second = 600e12,
+          .link_bytes_per_second = 270e9,
+          .seconds_of_exchange = 10e-6};
 }
 
 /// An M2 or M3 of few cores. A kernel's threadgroup memory is 32 KiB at most.
@@ -27,12 +35,15 @@ Costs apple_costs() {
           .blocks_of_cluster = 1};
 }
 
-/// Two threads of Zen 3.
+/// Two threads of Zen 3. Links are Gloo's within a machine (docs/distribution.md).
 Costs cpu_costs() {
   return {.operations_per_second = 200e9,
           .memory_bytes_per_second = 20e9,
           .cache_bytes_per_second = 50e9,
-          .seconds_of_call = 5e-6};
+          .seconds_of_call = 5e-6,
+          .half_operations_per_second = 200e9,
+          .link_bytes_per_second = 0.7e9,
+          .seconds_of_exchange = 0.5e-3};
 }
 
 }  // namespace

@@ -74,10 +74,13 @@ struct Costs {
   int blocks_of_cluster = 0;  ///< neighbouring blocks that reach each other's shared memory, at most; 1: none do
 
   // What work takes. Only ratios count, and whatever is chosen by them is right.
-  double operations_per_second = 0;    ///< additions and multiplications of f32, in the library's products
-  double memory_bytes_per_second = 0;  ///< what is read from memory each time
-  double cache_bytes_per_second = 0;   ///< what is written and read again within the caches
-  double seconds_of_call = 0;          ///< of a library
+  double operations_per_second = 0;       ///< additions and multiplications of f32, in the library's products
+  double memory_bytes_per_second = 0;     ///< what is read from memory each time
+  double cache_bytes_per_second = 0;      ///< what is written and read again within the caches
+  double seconds_of_call = 0;             ///< of a library
+  double half_operations_per_second = 0;  ///< as the first, of 16-bit floats
+  double link_bytes_per_second = 0;       ///< from one rank to another; 0: nobody knows
+  double seconds_of_exchange = 0;         ///< that a collective takes whatever it moves
 
   /// Threads that the whole machine holds at once.
   std::int64_t threads() const { return multiprocessors * threads_of_multiprocessor; }

@@ -208,7 +208,7 @@ class Printer {
     for (std::size_t k = 0; k < pools_.size(); ++k) {
       const std::string group = c_string(pools_[k].layout.group);
       members_ += fmt::format("  Comm comm{}{{{}, {}, {}}};\n", k, group, pools_[k].bytes, c_string(pools_[k].plan));
-      ops_ += fmt::format("  check(coil_group_require({}, 0));\n", group);
+      ops_ += fmt::format("  check(require_group({}, 0));\n", group);
       line("const CommRun run_in_comm{0}{{comm{0}}};", k);
     }
   }
@@ -418,7 +418,7 @@ class Printer {
     if (!library_ops::has(c.op, library_ops::Trait::Collective)) return;
     namespace names = library_ops::collectives;
     line("Exchange exchange{};", next_op_);
-    ops_ += fmt::format("  check(coil_group_require({}, {}));\n", c_string(read(c.attributes, names::kGroup)),
+    ops_ += fmt::format("  check(require_group({}, {}));\n", c_string(read(c.attributes, names::kGroup)),
                         find(c.attributes, names::kRanks).value_or(0));
   }
 
@@ -535,8 +535,8 @@ class Printer {
 
   /// Those that others need as they are made.
   std::string device_members() const {
-    std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}}};\n", c_string(to_string(p_.device)),
-                                  c_string(options_.isa), options_.launches_early),
+    std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}, {}}};\n", c_string(to_string(p_.device)),
+                                  c_string(options_.isa), options_.launches_early, exchanges()),
                 messages;
     for (const auto& [line, site] : failures_.sites)
       messages += (messages.empty() ? "" : ", ") + c_string(std::get<CallKernel>(p_.lines[line]).failure);
@@ -546,6 +546,15 @@ class Printer {
       out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");  // {1} ({2})\n", k->symbol, k->name,
                          one_line(k->where));
     return out;
+  }
+
+  /// Whether it does so with other processes.
+  bool exchanges() const {
+    return std::ranges::any_of(p_.lines, [](const Line& l) {
+      const auto* c = std::get_if<CallExtern>(&l);
+      return c && (library_ops::has(c->op, library_ops::Trait::Collective) ||
+                   library_ops::has(c->op, library_ops::Trait::Exchange));
+    });
   }
 
   std::string require_isa() const {
@@ -643,15 +652,6 @@ void refuse_host_calls(const Program& p) {
          to_string(p.device), fmt::join(names, ", "));
 }
 
-/// Throws Error where a program for a GPU exchanges values with other processes.
-void refuse_exchanges(const Program& p) {
-  for (const Line& l : p.lines)
-    if (auto* c = std::get_if<CallExtern>(&l); c && (library_ops::has(c->op, library_ops::Trait::Collective) ||
-                                                     library_ops::has(c->op, library_ops::Trait::Exchange)))
-      fail("--emit=cpp: programs for {} that call {} are not written as C++; compile a package, which runs it",
-           to_string(p.device), c->op);
-}
-
 }  // namespace
 
 std::string cpp_cmake(const std::string& source_name) {
@@ -668,10 +668,7 @@ bool CppEmitter::needs_binaries(const Program& p) const {
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
   require_device(p, "cpp");
-  if (!p.device.is_host()) {
-    refuse_host_calls(p);
-    refuse_exchanges(p);
-  }
+  if (!p.device.is_host()) refuse_host_calls(p);
   for (const auto& kernel : user_kernels(p))
     if (p.device.is_host())
       fail(

@@ -169,6 +169,14 @@ struct MemoryOrder {
   std::string name;  ///< of the order that was taken
 };
 
+/// What the order of exchanges with other processes does to the time of a run, by the model (scheduler/
+/// exchange_overlap.h), and to the peak of temporaries. For people.
+struct ExchangeOrder {
+  double written_seconds = 0, seconds = 0;
+  std::uint64_t written_peak = 0, peak = 0;
+  std::size_t buckets = 0;  ///< of exchanges that start together
+};
+
 struct Program {
   std::shared_ptr<sym::ShapeEnv> env;
   std::string name;
@@ -180,6 +188,7 @@ struct Program {
   std::vector<Line> lines;
   std::vector<Output> outputs;
   std::optional<MemoryOrder> memory_order;
+  std::optional<ExchangeOrder> exchange_order;
   bool check_lifetimes = false;  ///< runs are watched, in languages that do not watch themselves
   /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where
   /// nobody asked.

@@ -126,8 +126,12 @@ class Verifier {
     }
     untouched(u);
     if (!library_ops::has(c.op, library_ops::Trait::Collective)) return;
-    COIL_CHECK(u.writes.size() == 1, "line {} is a collective with {} results", at_, u.writes.size());
-    exchanges_.push_back({at_, open_.size(), u.writes[0], {u.reads[0]}});
+    for (std::size_t k = 0; k < u.writes.size(); ++k) {
+      const auto others = u.writes.begin() + static_cast<std::ptrdiff_t>(k);
+      COIL_CHECK(std::find(u.writes.begin(), others, u.writes[k]) == others, "line {} gives {} twice", at_,
+                 p_.buffers[u.writes[k]].name);
+      exchanges_.push_back({at_, open_.size(), u.writes[k], {c.inputs.at(k).buffer}});
+    }
   }
 
   void check(const DefineSymbol& d) {

@@ -21,6 +21,8 @@ import torch.distributed._functional_collectives as funcol
 from torch import nn
 from torch.utils import _pytree as pytree
 
+import distribution_models as models
+
 DELAY = 0.05  # seconds that a rank comes late; a collective of these sizes takes less than one thousandth
 CASES = {}
 
@@ -31,6 +33,7 @@ class Ranks:
     world: int
     device: str
     backend: str
+    steps: int = 8  # of training, where they are compared one by one
     errors: list = dataclasses.field(default_factory=list)
 
     @property
@@ -653,6 +656,47 @@ def fully_sharded(r):
 
 
 @case
+def fully_sharded_gpt(r):
+    """Losses of a GPT under FSDP2, whose hooks stand between its parts."""
+    sizes = {"words": 64, "tokens": 16, "width": 32, "heads": 4, "layers": 2}
+    found = []
+    for backend in (None, r.backend):
+        torch._dynamo.reset()
+        model = models.fully_sharded(backend, r.device, sizes)
+        found.append(models.losses(model, r.steps, 2, sizes["tokens"], sizes["words"], r.device))
+    r.same(found[1], found[0], 1e-4)
+    assert found[0][-1] < found[0][0] or r.steps < 50
+
+
+def _decoders(r):
+    torch.manual_seed(5)
+    whole = models.decoder(models.Layer)
+    shares = [
+        models.shard(whole, models.decoder(kind, r.world), r.rank, r.world)
+        for kind in (models.SharedLayer, models.ShardedLayer)
+    ]
+    return [m.to(r.device).requires_grad_(False) for m in (*shares, models.by_plan(whole.to(r.device), _mesh(r)))]
+
+
+@case
+def decoders(r):
+    """A Llama-like stack by sums over its shares, with its tokens shared too, and by DTensor's plan."""
+    x = r.alike(8, 64)
+    mine = x.chunk(r.world)[r.rank]
+    shared, sharded, planned = _decoders(r)
+    for module, given in ((shared, x), (sharded, mine), (planned, x)):
+        r.compare(module, given)
+
+
+@case
+def mixture_of_experts(r):
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        module = models.Experts(r.rank, r.world).to(r.device).requires_grad_(False)
+        for seed in range(2):
+            r.compare(module, r.tensor(12, 16, seed=seed))
+
+
+@case
 def replicated(r):
     """DistributedDataParallel, whose gradients are summed by hooks between the graphs."""
 
@@ -666,7 +710,7 @@ def replicated(r):
 # --- running them
 
 
-def run(rank, world, store, backend="coil", device="cpu", names=None, seconds=60, each=None):
+def run(rank, world, store, backend="coil", device="cpu", names=None, seconds=60, each=None, steps=8):
     """What each case found on this rank: its largest relative error, or a message where it failed. One that fails ends
     them all, since the ranks are no longer in step; `each(name, found)` is told as they end.
     """
@@ -683,7 +727,7 @@ def run(rank, world, store, backend="coil", device="cpu", names=None, seconds=60
     )
     found = {}
     for name in names or CASES:
-        r = Ranks(rank, world, device, backend)
+        r = Ranks(rank, world, device, backend, steps)
         torch._dynamo.reset()
         try:
             CASES[name](r)
@@ -711,6 +755,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--backend", default="coil")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=8, help="of training, where losses are compared one by one")
     given = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
@@ -720,7 +765,16 @@ def main():
             print(json.dumps({"name": name, **found}), file=out)
 
         store = dist.FileStore(given.store, given.world)
-        found = run(given.rank, given.world, store, given.backend, given.device, given.names or None, each=each)
+        found = run(
+            given.rank,
+            given.world,
+            store,
+            given.backend,
+            given.device,
+            given.names or None,
+            each=each,
+            steps=given.steps,
+        )
     sys.stderr.flush()
     os._exit(any("failed" in f for f in found.values()))  # a group that has failed may not let the process go
 

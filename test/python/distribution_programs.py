@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import coil_harness
+import distribution_models as models
 import emitted
 
 # Before torch 2.12 eager's all_gather_tensor takes contiguous tensors alone.
@@ -244,6 +245,36 @@ class Dimensions(nn.Module):
         return move(x + 1, 0, 1) * 2, move(x.transpose(0, 2).contiguous(), 2, 0), move(move(x, 2, 1), 1, 2)
 
 
+class Branches(nn.Module):
+    """Small exchanges of one kind, each waited for where it stands, and work that needs none of them."""
+
+    def __init__(self, ranks, count=5):
+        super().__init__()
+        self.ranks, self.count = ranks, count
+
+    def forward(self, x, y):
+        group = dist.group.WORLD
+        for _ in range(3):
+            y = torch.sin(y.softmax(-1) * 3)
+        gathered = [funcol.all_gather_tensor(x[:, k : k + 3] + k, 0, group) * 2 for k in range(self.count)]
+        scattered = [funcol.reduce_scatter_tensor(t, "avg", 0, group).sin() for t in gathered]
+        most = [funcol.all_reduce(t[0] * k, "max", group) + 1 for k, t in enumerate(scattered)]
+        return gathered, scattered, most, y
+
+
+def decoders(rank, ranks):
+    """Of one decoder: shares by hand, with the tokens shared too, and DTensor's plan; each with its rows of x."""
+    torch.manual_seed(5)
+    whole, every = models.decoder(models.Layer), slice(None)
+    shares = [
+        models.shard(whole, models.decoder(kind, ranks), rank, ranks)
+        for kind in (models.SharedLayer, models.ShardedLayer)
+    ]
+    rows = slice(rank * 8 // ranks, (rank + 1) * 8 // ranks)
+    planned = models.by_plan(whole, dist.init_device_mesh("cpu", (ranks,)))
+    return zip((*shares, models.Local(planned, (torch.zeros(8, 64),))), (every, rows, every))
+
+
 def programs(rank, ranks):
     """By name: a module, its arguments, and the sizes of them that are free."""
     random = torch.Generator().manual_seed(rank)
@@ -275,6 +306,12 @@ def programs(rank, ranks):
     made["messages"] = Messages(rank, ranks), (values(40, 3), integers(torch.int64).view(2, 3)), None
     made["around"] = Around(rank, ranks), (values(70, 5),), None
     made["ring"] = RingAttention(rank, ranks), tuple(values(2, 3, 5, 8) for _ in range(3)), None
+    made["shared"], made["sharded"], made["planned"] = (
+        (module, (torch.randn(8, 64, generator=torch.Generator().manual_seed(3))[mine],), None)
+        for module, mine in decoders(rank, ranks)
+    )
+    made["mixture"] = models.Experts(rank, ranks), (values(12, 16),), None
+    made["branches"] = Branches(ranks), (values(4, 24), values(96, 96)), None
     made["dimensions"] = Dimensions(), (values(3, 2 * ranks, 2 * ranks),), None
     if ranks == 2:
         types = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]

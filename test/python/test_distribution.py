@@ -27,18 +27,23 @@ PROGRAMS = (
     "around",
     "ring",
     "dimensions",
+    "shared",
+    "sharded",
+    "planned",
+    "mixture",
+    "branches",
 )
 RANKS = 2
+EXCHANGES = ("all_gather", "reduce_scatter", "all_reduce")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """Programs, inputs and eager's results of each rank, and packages."""
-    folder = tmp_path_factory.mktemp("ranks")
+def exported(folder, ranks, *names):
     script = ROOT / "test/python/distribution_programs.py"
     processes = [
-        subprocess.Popen([sys.executable, script, str(rank), str(RANKS), folder], stderr=subprocess.PIPE, text=True)
-        for rank in range(RANKS)
+        subprocess.Popen(
+            [sys.executable, script, str(rank), str(ranks), folder, *names], stderr=subprocess.PIPE, text=True
+        )
+        for rank in range(ranks)
     ]
     for process in processes:
         _, errors = process.communicate(timeout=300)
@@ -46,21 +51,56 @@ def folder(tmp_path_factory):
     return folder
 
 
-def compiled(folder, name):
-    for rank in range(RANKS):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Programs, inputs and eager's results of each rank, and packages."""
+    return exported(tmp_path_factory.mktemp("ranks"), RANKS)
+
+
+def compiled(folder, name, ranks=RANKS, options=lambda rank: ()):
+    for rank in range(ranks):
         package = folder / f"{name}.{rank}.coil"
-        if not package.exists():
-            coil_ok("compile", folder / f"{name}.{rank}.pt2", "-o", package)
+        if not package.exists() or options(rank):
+            coil_ok("compile", folder / f"{name}.{rank}.pt2", "-o", package, *options(rank))
     return folder / f"{name}.{{rank}}.coil"
+
+
+def run(folder, name, package, ranks=RANKS):
+    inputs, results = folder / f"{name}.{{rank}}.in.safetensors", folder / f"{name}.{{rank}}.out.safetensors"
+    coil_ok("run", package, "--ranks", ranks, "--inputs", inputs, "--outputs", results, timeout=60)
+    for rank in range(ranks):
+        got = load_file(folder / f"{name}.{rank}.out.safetensors")
+        assert not differences(got, load_file(folder / f"{name}.{rank}.want.safetensors"))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_program(folder, name):
-    inputs, results = folder / f"{name}.{{rank}}.in.safetensors", folder / f"{name}.{{rank}}.out.safetensors"
-    coil_ok("run", compiled(folder, name), "--ranks", RANKS, "--inputs", inputs, "--outputs", results, timeout=60)
-    for rank in range(RANKS):
-        got = load_file(folder / f"{name}.{rank}.out.safetensors")
-        assert not differences(got, load_file(folder / f"{name}.{rank}.want.safetensors"))
+    run(folder, name, compiled(folder, name))
+
+
+def test_four_ranks(tmp_path):
+    exported(tmp_path, 4, "branches", "mixture", "sharded")
+    for name in ("branches", "mixture", "sharded"):
+        run(tmp_path, name, compiled(tmp_path, name, 4), 4)
+
+
+def test_exchanges_start_together_and_beside_other_work(folder):
+    """In the program's order; and `explain` says so."""
+    report = coil_ok("explain", folder / "branches.0.pt2").stdout
+    text = coil_ok("compile", folder / "branches.0.pt2", "--emit", "wrapper", "-o", "-").stdout
+    apart = coil_ok(
+        "compile", folder / "branches.0.pt2", "--emit", "wrapper", "-o", "-", "--set", "distribution.overlap=false"
+    ).stdout
+    starts = lambda lines: [op for line in lines.splitlines() for op in EXCHANGES if f" = {op}(" in line]
+    assert starts(apart) == [op for op in EXCHANGES for _ in range(5)] and starts(text) == list(EXCHANGES)
+    assert "3 exchanges of several tensors" in report and "all_gather buf" in report and "group 0" in report
+
+
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_ranks_that_start_other_ones_together(folder, rank):
+    """One of them was compiled without buckets: the exchanges go one after the other then."""
+    apart = lambda r: ("--set", "distribution.bucket_bytes=0" if r == rank else "distribution.bucket_bytes=1MiB")
+    run(folder, "branches", compiled(folder, "branches", options=apart))
 
 
 def test_receive_into_what_is_read_is_refused(tmp_path):

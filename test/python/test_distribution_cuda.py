@@ -13,7 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from coil_harness import COIL, ENVIRONMENT, ROOT, coil, coil_ok, differences
-from emitted import BUILD, emit
+from emitted import BUILD, build_program, emit
 from emulated_cuda import load_emulated
 from test_emit_cuda import CUDA as TO_CUDA, PLACE
 
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.xdist_group("distribution_cuda"),  # exported once
 ]
 CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
-PROGRAMS = ["kinds", "exchanges", "in_place", "experts", "around", "large"]
+PROGRAMS = ["kinds", "exchanges", "in_place", "experts", "around", "large", "branches"]
 RANKS = 2
 
 
@@ -38,9 +38,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-def environment(folder, archive, rank, store, **more):
+def environment(folder, archive, rank, store, options=(), **more):
     """Of a rank's process: the driver and the NCCL of tests, with the program's own kernels."""
-    kernels = load_emulated(emit(archive, "python", *TO_CUDA)).KERNELS.library._name
+    kernels = load_emulated(emit(archive, "python", *TO_CUDA, *options)).KERNELS.library._name
     return (
         ENVIRONMENT
         | {
@@ -58,11 +58,14 @@ def environment(folder, archive, rank, store, **more):
 
 
 def start(folder, name, command, store, *options, **more):
-    """A process of each rank, with its package compiled by these options."""
+    """A process of each rank, with its package compiled by these options, or by those that a function of the rank
+    gives.
+    """
     processes = []
     for rank in range(RANKS):
         archive, package = folder / f"{name}.{rank}.pt2", folder / f"{name}.{rank}.{store}.coil"
-        coil_ok("compile", archive, "-o", package, *CUDA, *options)
+        given = options[0](rank) if options and callable(options[0]) else options
+        coil_ok("compile", archive, "-o", package, *CUDA, *given)
         processes.append(
             subprocess.Popen(
                 list(map(str, [COIL, command(rank)[0], package, *command(rank)[1:]])),
@@ -173,9 +176,41 @@ def test_without_nccl(folder, tmp_path):
     assert done.returncode == 1 and "NCCL" in done.stderr and "internal error" not in done.stderr, done.stderr
 
 
-def test_no_exchanges_in_cpp(folder, tmp_path):
-    done = coil("compile", folder / "kinds.0.pt2", "-o", tmp_path / "m.cpp", "--emit", "cpp", *CUDA)
-    assert done.returncode == 1 and "one_shot_all_reduce are not written as C++" in done.stderr, done.stderr
+@pytest.mark.parametrize("shots", [True, False])
+def test_cpp(folder, shots):
+    """Written as C++, one program for both ranks: sums over shared memory, or over NCCL, and other exchanges."""
+    no_shots = [] if shots else [o for n in ("one", "two") for o in ("--set", f"distribution.{n}_shot_bytes=0")]
+    source = emit(folder / "in_place.0.pt2", "cpp", *CUDA, *no_shots)
+    other = emit(folder / "in_place.1.pt2", "cpp", *CUDA, *no_shots).read_text()
+    assert source.read_text() == other.replace("in_place.1", "in_place.0")
+    program = build_program(source)
+    processes = []
+    for rank in range(RANKS):
+        part, results = folder / f"in_place.{rank}", folder / f"in_place.{rank}.cpp.safetensors"
+        results.unlink(missing_ok=True)
+        processes.append(
+            subprocess.Popen(
+                [program, f"{part}.in.safetensors", results],
+                env=environment(folder, folder / f"in_place.{rank}.pt2", rank, f"cpp-{shots}", no_shots),
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    for rank, process in enumerate(processes):
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors[-2000:]
+        assert ("cannot share memory" in errors) == shots, errors
+        got = load_file(folder / f"in_place.{rank}.cpp.safetensors")
+        assert not differences(got, load_file(folder / f"in_place.{rank}.want.safetensors"))
+
+
+@pytest.mark.parametrize("rank", range(RANKS))
+def test_ranks_that_start_other_ones_together(folder, rank):
+    """One of them was compiled without buckets: NCCL is given the exchanges one after the other then."""
+    apart = ("--set", "distribution.bucket_bytes=0")
+    for name, options in (("alike", lambda r: ()), ("other", lambda r: apart if r == rank else ())):
+        for errors in run(folder, "branches", f"{name}-{rank}", options):
+            assert not errors
 
 
 def test_kernels(tmp_path):

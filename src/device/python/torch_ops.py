@@ -105,7 +105,8 @@ def group_name(name):
 
 # @piece all_reduce
 def torch_all_reduce(inputs, outputs, group, reduce):
-    outputs[0].copy_(exchanged("all_reduce", inputs[0], reduce, group_name(group)))
+    for x, y in zip(inputs, outputs):
+        y.copy_(exchanged("all_reduce", x, reduce, group_name(group)))
 
 
 # @piece one_shot_all_reduce
@@ -125,12 +126,14 @@ def torch_comm_barrier(inputs, outputs, group):
 
 # @piece all_gather
 def torch_all_gather(inputs, outputs, group, ranks):
-    outputs[0].copy_(exchanged("all_gather_into_tensor", inputs[0], ranks, group_name(group)))
+    for x, y in zip(inputs, outputs):
+        y.copy_(exchanged("all_gather_into_tensor", x, ranks, group_name(group)))
 
 
 # @piece reduce_scatter
 def torch_reduce_scatter(inputs, outputs, group, ranks, reduce):
-    outputs[0].copy_(exchanged("reduce_scatter_tensor", inputs[0], reduce, ranks, group_name(group)))
+    for x, y in zip(inputs, outputs):
+        y.copy_(exchanged("reduce_scatter_tensor", x, reduce, ranks, group_name(group)))
 
 
 # @piece all_to_all

@@ -11,49 +11,6 @@ void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalar
                     grain.value);
 }
 
-/// A place in memory that all ranks of a process group reach.
-struct CommPlace {
-  Address data;
-  void free() { data.at = nullptr; }
-};
-
-/// That memory: the first run makes it, together with the other ranks, and each run finds the same places in it.
-class Comm {
- public:
-  Comm(const char* group, size_t bytes, const char* plan) : group_(group), bytes_(bytes), plan_(plan) {}
-  Comm(const Comm&) = delete;
-  ~Comm() { coil_comm_close(memory_); }
-  CommPlace at(size_t offset) {
-    if (!memory_) memory_ = coil_comm_open(group_, bytes_, plan_);
-    if (!memory_) fail(coil_last_error());
-    return {{static_cast<char*>(coil_comm_data(memory_)) + offset}};
-  }
-
-  void abandon() { coil_comm_abandon(memory_); }
-
- private:
-  const char* group_;
-  size_t bytes_;
-  const char* plan_;
-  coil_comm* memory_ = nullptr;
-};
-
-/// A run: where it fails, other ranks are told.
-struct CommRun {
-  Comm& comm;
-  int exceptions = std::uncaught_exceptions();
-  ~CommRun() {
-    if (std::uncaught_exceptions() > exceptions) comm.abandon();
-  }
-};
-
-/// An exchange with other processes that was started: it ends before the memory goes that it reads and writes.
-struct Exchange {
-  Exchange() = default;
-  Exchange(const Exchange&) = delete;
-  ~Exchange() { coil_groups_settle(); }
-};
-
 /// What an operator writes to is a copy.
 void copy(const coil_tensor& to, const coil_tensor& from) { check(coil_tensor_copy(&to, &from)); }
 

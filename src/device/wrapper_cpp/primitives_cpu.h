@@ -17,5 +17,9 @@ void put(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes
 /// Whether kernels can read it where it lies.
 bool is_readable(const coil_tensor&) { return true; }
 coil_op* create_op(const char* name) { return coil_op_create(name); }
+inline coil_comm* open_comm(const char* group, size_t bytes, const char* plan) {
+  return coil_comm_open(group, bytes, plan);
+}
+inline int require_group(const char* name, int64_t ranks) { return coil_group_require(name, ranks); }
 
 }  // namespace

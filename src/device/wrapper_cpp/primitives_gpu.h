@@ -23,13 +23,14 @@ inline Argument pointer(void* base, Size bytes) {
 
 class Queue {
  public:
-  /// `early`: kernels wait themselves for the one before them.
-  Queue(const char* device, const char* isa, const std::vector<std::string_view>& binaries, bool early)
+  /// `early`: kernels wait themselves for the one before them. `of_rank`: on the device that this process is to use.
+  Queue(const char* device, const char* isa, const std::vector<std::string_view>& binaries, bool early, bool of_rank)
       : early_(early) {
     std::vector<const void*> data;
     std::vector<size_t> bytes;
     for (std::string_view b : binaries) data.push_back(b.data()), bytes.push_back(b.size());
-    handle = coil_queue_open(device, isa, data.data(), bytes.data(), data.size());
+    handle =
+        (of_rank ? coil_queue_open_for_rank : coil_queue_open)(device, isa, data.data(), bytes.data(), data.size());
     if (!handle) fail(coil_last_error());
     current = this;
   }
@@ -117,5 +118,11 @@ void put(void* to, const void* from, size_t bytes) {
 /// Whether kernels can read it where it lies: 16 bytes at a time.
 bool is_readable(const coil_tensor& t) { return t.on_device && reinterpret_cast<uintptr_t>(t.data) % 16 == 0; }
 coil_op* create_op(const char* name) { return coil_op_create_on(current->handle, name); }
+inline coil_comm* open_comm(const char* group, size_t bytes, const char* plan) {
+  return coil_comm_open_on(current->handle, group, bytes, plan);
+}
+inline int require_group(const char* name, int64_t ranks) {
+  return coil_group_require_on(current->handle, name, ranks);
+}
 
 }  // namespace

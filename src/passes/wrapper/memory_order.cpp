@@ -19,12 +19,19 @@ bool plans_memory(const Line& l) {
   return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l);
 }
 
-/// Nothing moves over it: what is asserted or computed for what follows, and exchanges with other processes, which are
-/// overlapped as they are written.
+bool has(const Line& l, library_ops::Trait trait) {
+  const auto* call = std::get_if<CallExtern>(&l);
+  return call && library_ops::has(call->op, trait);
+}
+
+/// An exchange with other processes begins, or is waited for.
+bool exchanges_or_waits(const Line& l) {
+  using library_ops::Trait;
+  return has(l, Trait::Collective) || has(l, Trait::Wait) || has(l, Trait::Exchange);
+}
+
+/// Nothing moves over it: what is asserted or computed for what follows.
 bool is_fence(const Line& l) {
-  if (const auto* call = std::get_if<CallExtern>(&l))
-    return library_ops::has(call->op, library_ops::Trait::Collective) ||
-           library_ops::has(call->op, library_ops::Trait::Wait);
   return std::holds_alternative<DefineSymbol>(l) || std::holds_alternative<Assert>(l) ||
          std::holds_alternative<ReadSymbol>(l) || std::holds_alternative<SetSymbol>(l) ||
          std::holds_alternative<Control>(l);
@@ -155,7 +162,7 @@ scheduler::Storage storage_of(const Program& p, const Buffer& b) {
 
 class StepsBuilder {
  public:
-  explicit StepsBuilder(const Program& p) : p_(p), borders_(p), failures_(out_) {
+  StepsBuilder(const Program& p, Exchanges exchanges) : p_(p), exchanges_(exchanges), borders_(p), failures_(out_) {
     for (const Buffer& b : p.buffers) out_.program.storages.push_back(storage_of(p, b));
   }
 
@@ -185,7 +192,9 @@ class StepsBuilder {
 
   void keep_order(StepId step, const Line& line) {
     std::vector<StepId>& after = out_.program.steps[step].after;
-    if (is_fence(line)) {
+    using library_ops::Trait;
+    const bool stays = exchanges_ == Exchanges::Stay && (has(line, Trait::Collective) || has(line, Trait::Wait));
+    if (stays || is_fence(line)) {
       after.insert(after.end(), since_fence_.begin(), since_fence_.end());
       if (fence_) after.push_back(*fence_);
       fence_ = step;
@@ -194,6 +203,10 @@ class StepsBuilder {
     }
     if (fence_) after.push_back(*fence_);
     since_fence_.push_back(step);
+    // What begins an exchange does so in the program's order. A rank may not come to a wait before it has begun what it
+    // began before: others may need that to come to theirs.
+    if (exchanges_or_waits(line) && exchange_) after.push_back(*exchange_);
+    if (exchanges_or_waits(line) && !has(line, library_ops::Trait::Wait)) exchange_ = step;
     if (!is_carried_out_by_host(line)) return;
     if (host_) after.push_back(*host_);
     host_ = step;
@@ -207,15 +220,17 @@ class StepsBuilder {
   }
 
   const Program& p_;
+  Exchanges exchanges_;
   LineSteps out_;
   Borders borders_;
   FailureOrder failures_;
-  std::optional<StepId> fence_, host_;
+  std::optional<StepId> fence_, host_, exchange_;
   std::vector<StepId> since_fence_;
 };
 
-/// Bytes of the arena in this order, packed in short.
-std::uint64_t packed(const scheduler::MemoryProgram& program, std::span<const StepId> order) {
+}  // namespace
+
+std::uint64_t packed_bytes(const scheduler::MemoryProgram& program, std::span<const StepId> order) {
   // A chain of storages that hand their memory on is placed as one.
   const std::vector<scheduler::Life> life = scheduler::lives_in(program, order);
   std::vector<StorageId> owner(program.storages.size());
@@ -233,7 +248,6 @@ std::uint64_t packed(const scheduler::MemoryProgram& program, std::span<const St
   return runtime::plan_arena(intervals, runtime::ArenaEffort::Call).peak;
 }
 
-/// The lines in the new order, each kernel's definition before its first call.
 std::vector<Line> reordered(Program& p, const LineSteps& steps, std::span<const StepId> order) {
   std::vector<Line> lines;
   std::vector<bool> defined(p.kernels.size(), false);
@@ -248,9 +262,7 @@ std::vector<Line> reordered(Program& p, const LineSteps& steps, std::span<const 
   return lines;
 }
 
-}  // namespace
-
-LineSteps steps_of(const Program& p) { return StepsBuilder(p).run(); }
+LineSteps steps_of(const Program& p, Exchanges exchanges) { return StepsBuilder(p, exchanges).run(); }
 
 void order_for_memory(Program& p) {
   const LineSteps steps = steps_of(p);
@@ -258,7 +270,7 @@ void order_for_memory(Program& p) {
   p.memory_order = {order.written.temporaries, order.written.temporaries, "as written"};
   const std::uint64_t saved = order.written.temporaries - order.found.temporaries;
   if (saved * 64 <= order.written.temporaries ||
-      packed(steps.program, order.steps) >= packed(steps.program, scheduler::written_order(steps.program)))
+      packed_bytes(steps.program, order.steps) >= packed_bytes(steps.program, scheduler::written_order(steps.program)))
     return;
   p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
   p.lines = reordered(p, steps, order.steps);

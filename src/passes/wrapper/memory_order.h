@@ -12,7 +12,15 @@ struct LineSteps {
   scheduler::MemoryProgram program;
   std::vector<std::size_t> line_of;  ///< of each step
 };
-LineSteps steps_of(const Program&);
+/// Whether nothing moves over exchanges with other processes and waits for them, or they move as well: exchanges among
+/// each other in the program's order, and waits behind all that began before them.
+enum class Exchanges : std::uint8_t { Stay, Move };
+LineSteps steps_of(const Program&, Exchanges = Exchanges::Stay);
+
+/// Bytes of the arena in this order, packed in short.
+std::uint64_t packed_bytes(const scheduler::MemoryProgram&, std::span<const scheduler::StepId> order);
+/// The lines in this order, each kernel's definition before its first call. Takes them out of the program.
+std::vector<Line> reordered(Program&, const LineSteps&, std::span<const scheduler::StepId> order);
 
 /// Reorders the calls where that lowers the estimated peak of temporaries by more than a 64th, and what the arena's
 /// planner makes of it too; notes both peaks in the program. Kept as written are: what one call needs of another,

@@ -7,6 +7,7 @@
 #include "passes/wrapper/coalesce_copies.h"
 #include "passes/wrapper/lifetimes.h"
 #include "passes/wrapper/memory_order.h"
+#include "passes/wrapper/overlap_collectives.h"
 #include "passes/wrapper/plan_comm_buffers.h"
 #include "passes/wrapper/remake.h"
 #include "passes/wrapper/symbols.h"
@@ -50,6 +51,18 @@ inline constexpr WrapperPass kRemakeForMemory{
     "remake-for-memory", "Masks, positions and the like are made again for late readers where that lowers the peak.",
     on_lines<wrapper::remake_for_memory>,
     [](const target::Target&, const Settings& settings) { return settings.memory_order; }};
+inline constexpr WrapperPass kOverlapCollectives{
+    "overlap-collectives",
+    "Exchanges with other processes start early, several at once, and are waited for late, where that saves time.",
+    [](wrapper::Program& lines, const WrapperContext& given) {
+      const Settings& settings = given.settings;
+      wrapper::overlap_collectives(lines, given.target.costs,
+                                   {.bucket_bytes = settings.bucket_bytes,
+                                    .extra_bytes = settings.memory_limit > 0 ? 0 : settings.overlap_bytes});
+    },
+    [](const target::Target& target, const Settings& settings) {
+      return settings.overlap && target.costs.link_bytes_per_second > 0;
+    }};
 inline constexpr WrapperPass kWriteIntoOutputs{"write-into-outputs",
                                                "What a result may be written over is made in the result's memory.",
                                                on_lines<wrapper::write_into_outputs>};

@@ -1,6 +1,7 @@
 // The C interface to process groups.
 #include "runtime/groups/groups.h"
 #include "runtime/c_api/interface.h"
+#include "runtime/c_api/queue.h"
 #include "runtime/groups/in_flight.h"
 #include "runtime/groups/symmetric.h"
 #include "support/error.h"
@@ -10,6 +11,7 @@ using namespace coil::runtime;
 
 struct coil_comm {
   std::shared_ptr<groups::SymmetricMemory> memory;
+  coil_queue* queue = nullptr;  ///< whose work uses it
 };
 
 namespace {
@@ -49,6 +51,13 @@ int coil_group_require(const char* name, int64_t ranks) {
   return guarded([&] { groups::require_group(name ? name : "", ranks); });
 }
 
+int coil_group_require_on(coil_queue* queue, const char* name, int64_t ranks) {
+  return guarded([&] {
+    if (!queue) fail("no queue was given");
+    groups::require_group(name ? name : "", ranks, queue->queue->device());
+  });
+}
+
 void coil_groups_settle(void) { groups::settle(); }
 
 coil_comm* coil_comm_open(const char* group, size_t bytes, const char* plan) {
@@ -58,11 +67,22 @@ coil_comm* coil_comm_open(const char* group, size_t bytes, const char* plan) {
   });
 }
 
+coil_comm* coil_comm_open_on(coil_queue* queue, const char* group, size_t bytes, const char* plan) {
+  return guarded_pointer([&] {
+    if (!queue || !group || !plan) fail("shared memory needs a queue, a process group and a plan");
+    const QueueScope scope(*queue->queue);
+    return new coil_comm{groups::allocate_symmetric({group, queue->queue->device(), bytes, plan}), queue};
+  });
+}
+
 void* coil_comm_data(const coil_comm* comm) { return comm ? comm->memory->data() : nullptr; }
 void coil_comm_abandon(coil_comm* comm) {
   if (comm) comm->memory->abandon();
 }
-void coil_comm_close(coil_comm* comm) { delete comm; }
+void coil_comm_close(coil_comm* comm) {
+  if (comm && comm->queue) coil_queue_wait(comm->queue);
+  delete comm;
+}
 
 int coil_comm_ranks(const void* address, int32_t* rank, int32_t* size) {
   return guarded([&] {

@@ -2,6 +2,7 @@
 #include "runtime/c_api/queue.h"
 
 #include "runtime/c_api/interface.h"
+#include "runtime/groups/groups.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
@@ -16,6 +17,15 @@ decltype(auto) on_queue(coil_queue* given, F&& f) {
   if (!given) fail("no queue was given");
   const QueueScope scope(*given->queue);
   return f(*given->queue);
+}
+
+std::unique_ptr<coil_queue> open_queue(Device where, const char* isa, std::vector<std::vector<std::byte>> binaries) {
+  if (where == Device{}) fail("queues are of GPUs: the cpu has none");
+  auto made = std::make_unique<coil_queue>();
+  made->device = open_device(where);
+  made->kernels = made->device->load(isa ? isa : "", std::move(binaries));
+  made->queue = made->device->make_queue();
+  return made;
 }
 
 std::vector<std::vector<std::byte>> binaries_at(const void* const* binaries, const size_t* bytes, size_t count) {
@@ -35,13 +45,16 @@ coil_queue* coil_queue_open(const char* device, const char* isa, const void* con
                             size_t count) {
   return guarded_pointer([&] {
     if (!device || (count > 0 && (!binaries || !bytes))) fail("no device or no kernels were given");
-    const Device where = parse_device(device);
-    if (where == Device{}) fail("queues are of GPUs: the cpu has none");
-    auto made = std::make_unique<coil_queue>();
-    made->device = open_device(where);
-    made->kernels = made->device->load(isa ? isa : "", binaries_at(binaries, bytes, count));
-    made->queue = made->device->make_queue();
-    return made.release();
+    return open_queue(parse_device(device), isa, binaries_at(binaries, bytes, count)).release();
+  });
+}
+
+coil_queue* coil_queue_open_for_rank(const char* device, const char* isa, const void* const* binaries,
+                                     const size_t* bytes, size_t count) {
+  return guarded_pointer([&] {
+    if (!device || (count > 0 && (!binaries || !bytes))) fail("no device or no kernels were given");
+    const Device where = groups::device_of_rank(parse_device(device));
+    return open_queue(where, isa, binaries_at(binaries, bytes, count)).release();
   });
 }
 

@@ -60,9 +60,12 @@ std::shared_ptr<Store> open_store(const World& world) {
   if (world.store.starts_with("tcp:") && colon > 4) {
     constexpr std::int64_t kMaxPort = 65535;
     const auto port = integer(std::string_view(world.store).substr(colon + 1));
+    const std::string host = world.store.substr(4, colon - 4);
     if (port && *port > 0 && *port <= kMaxPort)
-      return open_tcp_store(world.store.substr(4, colon - 4), static_cast<int>(*port), world.serves && world.rank == 0,
-                            world.timeout);
+      return world.serves
+                 ? open_tcp_store(host, static_cast<int>(*port), world.rank == 0, world.timeout)
+                 : open_held_store(host, static_cast<int>(*port),
+                                   fmt::format("attempt {}/rank {}", world.attempt, world.rank), world.timeout);
   }
   fail("a store is written tcp:HOST:PORT or file:FOLDER, not '{}'", world.store);
 }
@@ -216,6 +219,7 @@ World world_of_environment() {
     if (!host) fail("the environment has neither MASTER_ADDR nor COIL_GROUP_STORE, which tell where processes meet");
     world.store = fmt::format("tcp:{}:{}", *host, number_of("MASTER_PORT", 1, kMaxPort));
     world.serves = variable("TORCHELASTIC_USE_AGENT_STORE").value_or("") != "True";
+    world.attempt = variable("TORCHELASTIC_RESTART_COUNT").value_or("0");
   }
   if (const auto backend = variable("COIL_GROUP_BACKEND")) world.backend = *backend;
   world.shares = variable("COIL_GROUP_SHARED").value_or("1") != "0";

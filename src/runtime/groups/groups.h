@@ -23,9 +23,10 @@ namespace coil::runtime::groups {
 /// How processes find one another.
 struct World {
   int rank = 0, size = 1;
-  std::string store;   ///< tcp:HOST:PORT or file:FOLDER
-  bool serves = true;  ///< rank 0 holds a tcp store's server
-  bool shares = true;  ///< ranks of one machine share memory
+  std::string store;          ///< tcp:HOST:PORT or file:FOLDER
+  bool serves = true;         ///< rank 0 holds a tcp store's server; else somebody does who lives longer
+  std::string attempt = "0";  ///< of whoever holds it, which starts all processes anew where one fails
+  bool shares = true;         ///< ranks of one machine share memory
   std::string backend = "gloo", address;
   Milliseconds timeout{300'000};
 };

@@ -12,10 +12,12 @@
 #include <numeric>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "runtime/groups/reductions.h"
 #include "runtime/groups/stores.h"
 #include "support/error.h"
+#include "support/hash.h"
 
 namespace coil::runtime::groups {
 namespace {
@@ -135,6 +137,8 @@ struct Announcement {
   std::int32_t dtype = 0, source = 0;
   char reduce[8] = {};
   std::int64_t count = 0;  ///< elements; of all_to_all nothing, since ranks have different numbers
+  /// A hash of this one and all that the rank would do together with it; 0: it does it by itself. Ranks may differ.
+  std::uint64_t together = 0;
   bool operator==(const Announcement&) const = default;
 };
 
@@ -178,11 +182,8 @@ class HostGroup final : public ProcessGroup {
   Started all_reduce(void* data, Elements e, std::string_view reduce) override {
     Combine combine = combination(reduce, e.dtype);
     const bool averages = reduce == "avg";
-    return collective(announce(Kind::AllReduce, e, reduce), [=, this](std::uint32_t tag) {
-      if (e.count == 0) return;
-      transport()->all_reduce(data, count(e), size_of(e.dtype), combine, tag);
-      if (averages) average(data, count(e), e.dtype, size_);
-    });
+    return collective(announce(Kind::AllReduce, e, reduce),
+                      [=, this](std::uint32_t tag) { all_reduce_now(data, e, combine, averages, tag); });
   }
 
   Started all_gather(const void* in, void* out, Elements e) override {
@@ -195,15 +196,17 @@ class HostGroup final : public ProcessGroup {
   Started reduce_scatter(const void* in, void* out, Elements e, std::string_view reduce) override {
     Combine combine = combination(reduce, e.dtype);
     const bool averages = reduce == "avg";
-    return collective(announce(Kind::ReduceScatter, e, reduce), [=, this](std::uint32_t tag) {
-      if (e.count == 0) return;
-      const std::vector<std::int64_t> shares(static_cast<std::size_t>(size_), static_cast<std::int64_t>(bytes(e)));
-      std::vector<char> came(bytes(e) * shares.size());
-      transport()->all_to_all(in, shares, came.data(), shares, tag);
-      std::memcpy(out, came.data(), bytes(e));
-      for (std::size_t r = 1; r < shares.size(); ++r) combine(out, came.data() + r * bytes(e), count(e));
-      if (averages) average(out, count(e), e.dtype, size_);
-    });
+    return collective(announce(Kind::ReduceScatter, e, reduce),
+                      [=, this](std::uint32_t tag) { reduce_scatter_now(in, out, e, combine, averages, tag); });
+  }
+
+  Started together(SharedKind kind, std::span<const Share> given, std::string_view reduce, bool) override {
+    if (kind != SharedKind::AllGather) combination(reduce, given[0].elements.dtype);  // where there is none, now
+    return collectives_->add(
+        "", [this, kind, shares = std::vector<Share>(given.begin(), given.end()), reduce = std::string(reduce)] {
+          std::span<const Share> left = shares;
+          while (!left.empty()) left = left.subspan(start_some(kind, left, reduce));
+        });
   }
 
   Started all_to_all(const void* in, std::vector<std::int64_t> sent, void* out, std::vector<std::int64_t> received,
@@ -298,6 +301,72 @@ class HostGroup final : public ProcessGroup {
            seconds());
   }
 
+  void all_reduce_now(void* data, Elements e, const Combine& combine, bool averages, std::uint32_t tag) {
+    if (e.count == 0) return;
+    transport()->all_reduce(data, count(e), size_of(e.dtype), combine, tag);
+    if (averages) average(data, count(e), e.dtype, size_);
+  }
+
+  void reduce_scatter_now(const void* in, void* out, Elements e, const Combine& combine, bool averages,
+                          std::uint32_t tag) {
+    if (e.count == 0) return;
+    const std::vector<std::int64_t> shares(static_cast<std::size_t>(size_), static_cast<std::int64_t>(bytes(e)));
+    std::vector<char> came(bytes(e) * shares.size());
+    transport()->all_to_all(in, shares, came.data(), shares, tag);
+    std::memcpy(out, came.data(), bytes(e));
+    for (std::size_t r = 1; r < shares.size(); ++r) combine(out, came.data() + r * bytes(e), count(e));
+    if (averages) average(out, count(e), e.dtype, size_);
+  }
+
+  // ---- Several at once: as one, in memory where they lie behind one another ----
+
+  /// All of them where every rank has the same together, else the first. Returns how many.
+  std::size_t start_some(SharedKind kind, std::span<const Share> shares, std::string_view reduce) {
+    static constexpr Kind kAlone[] = {Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter};
+    Announcement what = announce(kAlone[static_cast<std::size_t>(kind)], shares[0].elements, reduce);
+    std::string counts;
+    for (const Share& s : shares) counts += fmt::format("{} ", s.elements.count);
+    if (shares.size() > 1) what.together = hash(counts).low | 1;
+    what.sequence = ++sequence_;
+    now_ = fmt::format("{}, collective {}", describe(what), sequence_);
+    const std::size_t goes = agree(what) ? shares.size() : 1;
+    const auto tag = static_cast<std::uint32_t>(sequence_ * 4);
+    exchange_packed(kind, shares.first(goes), reduce, tag);
+    sequence_ += goes - 1;
+    return goes;
+  }
+
+  void exchange_packed(SharedKind kind, std::span<const Share> shares, std::string_view reduce, std::uint32_t tag) {
+    Elements all{shares[0].elements.dtype, 0};
+    for (const Share& s : shares) all.count += s.elements.count;
+    const auto ranks = static_cast<std::size_t>(size_);
+    const bool gathers = kind == SharedKind::AllGather, scatters = kind == SharedKind::ReduceScatter;
+    const Combine combine = gathers ? Combine() : combination(reduce, all.dtype);
+    // Rank by rank, and for each of them share by share.
+    std::vector<char> in(bytes(all) * (scatters ? ranks : 1)), out(bytes(all) * (gathers ? ranks : 1));
+    each_part(shares, scatters ? ranks : 1, [&](const Share& s, std::size_t r, std::size_t packed) {
+      std::memcpy(in.data() + packed, static_cast<const char*>(s.in) + r * bytes(s.elements), bytes(s.elements));
+    });
+    if (gathers && all.count > 0) transport()->all_gather(in.data(), out.data(), bytes(all), tag);
+    if (scatters) reduce_scatter_now(in.data(), out.data(), all, combine, reduce == "avg", tag);
+    if (!gathers && !scatters) all_reduce_now(in.data(), all, combine, reduce == "avg", tag);
+    const std::vector<char>& came = gathers || scatters ? out : in;
+    each_part(shares, gathers ? ranks : 1, [&](const Share& s, std::size_t r, std::size_t packed) {
+      std::memcpy(static_cast<char*>(s.out) + r * bytes(s.elements), came.data() + packed, bytes(s.elements));
+    });
+  }
+
+  /// Calls `part(share, rank, offset)` for what lies at an offset where shares lie behind one another for each rank.
+  template <class Part>
+  static void each_part(std::span<const Share> shares, std::size_t ranks, Part part) {
+    std::size_t offset = 0;
+    for (std::size_t r = 0; r < ranks; ++r)
+      for (const Share& s : shares) {
+        if (s.elements.count > 0) part(s, r, offset);
+        offset += bytes(s.elements);
+      }
+  }
+
   double seconds() const { return std::chrono::duration<double>(options_.timeout).count(); }
 
   Announcement announce(Kind kind, Elements e, std::string_view reduce = {}) {
@@ -318,17 +387,22 @@ class HostGroup final : public ProcessGroup {
     });
   }
 
-  /// All ranks are about to do the same.
-  void agree(const Announcement& mine) {
+  /// All ranks are about to do the same. Returns whether they do more together with it.
+  bool agree(const Announcement& mine) {
     std::vector<Announcement> all(static_cast<std::size_t>(size_));
     // Byte by byte the same where they are equal, as padding is 0 in each.
     transport()->all_gather(&mine, all.data(), sizeof mine, static_cast<std::uint32_t>(sequence_ * 4 + 1));
-    for (int r = 0; r < size_; ++r)
-      if (const Announcement& other = all[static_cast<std::size_t>(r)]; !(other == mine))
+    bool together = mine.together != 0;
+    for (int r = 0; r < size_; ++r) {
+      Announcement other = all[static_cast<std::size_t>(r)];
+      together = std::exchange(other.together, mine.together) == mine.together && together;
+      if (!(other == mine))
         fail(
             "rank {} is in {}, but {} is in {} (collective {}); all ranks must run the same program on tensors of the "
             "same sizes",
             rank_, describe(mine), global(r), describe(other), other.sequence);
+    }
+    return together;
   }
 
   void check_splits(const std::vector<std::int64_t>& sent, const std::vector<std::int64_t>& received,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,15 @@ struct Elements {
   std::int64_t count = 0;
 };
 
+/// One of several exchanges of a kind that start together. `in` and `out` are one for all-reduces; `elements` are those
+/// of the smaller side.
+struct Share {
+  const void* in = nullptr;
+  void* out = nullptr;
+  Elements elements;
+};
+enum class SharedKind : std::uint8_t { AllReduce, AllGather, ReduceScatter };
+
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
@@ -62,6 +72,13 @@ class ProcessGroup {
   virtual Started send(const void* data, Elements, int to, std::uint32_t tag = 0) = 0;
   virtual Started receive(void* data, Elements, int from, std::uint32_t tag = 0) = 0;
   virtual Started barrier() = 0;
+
+  /// Before a call site starts collectives for the first time: whether all ranks start the same ones together there.
+  /// `together`: a hash of what it starts at once; 0: it starts one by itself.
+  virtual bool agree_to_start(std::uint64_t together) { return together != 0; }
+  /// Several exchanges of one kind and type, in this order. They go at once where all ranks have agreed to that and
+  /// have them together, else one after the other as if each had been called by itself.
+  virtual Started together(SharedKind, std::span<const Share>, std::string_view reduce, bool agreed) = 0;
 };
 
 /// What a group is made of. `ranks` are the members' ranks among all processes, in the order of their ranks in the

@@ -121,6 +121,14 @@ class TcpStore final : public Store {
     socket_.send_text(value);
   }
 
+  std::int64_t add(const std::string& key, std::int64_t by) {
+    const std::lock_guard lock(mutex_);
+    socket_.send(Request::Add);
+    socket_.send_text(kKeys + key);
+    socket_.send(by);
+    return socket_.receive<std::int64_t>();
+  }
+
   bool has(const std::string& key) override {
     const std::lock_guard lock(mutex_);
     socket_.send(Request::Check);
@@ -158,9 +166,20 @@ std::shared_ptr<Store> open_tcp_store(const std::string& host, int port, bool se
     static std::mutex mutex;
     static std::map<int, Server*> servers;  // never destroyed: their threads run until the process ends
     const std::lock_guard lock(mutex);
-    if (!servers.contains(port)) servers[port] = new Server(port);
+    try {
+      if (!servers.contains(port)) servers[port] = new Server(port);
+    } catch (const Error&) {
+      // The port is taken: by torch in this process, whose store will do. Anything else does not answer as a store.
+    }
   }
   return std::make_shared<TcpStore>(host, port, timeout);
+}
+
+std::shared_ptr<Store> open_held_store(const std::string& host, int port, const std::string& process,
+                                       Milliseconds timeout) {
+  auto store = std::make_shared<TcpStore>(host, port, timeout);
+  const std::int64_t number = store->add("coil/" + process, 1);
+  return with_prefix(std::move(store), fmt::format("coil/run {}/", number));
 }
 
 }  // namespace coil::runtime::groups

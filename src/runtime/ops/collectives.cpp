@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "library_ops/collectives.h"
 #include "runtime/device/device.h"
@@ -13,6 +14,7 @@
 #include "runtime/groups/symmetric.h"
 #include "runtime/groups/symmetric_sums.h"
 #include "support/error.h"
+#include "support/hash.h"
 
 namespace coil::runtime {
 namespace {
@@ -49,11 +51,17 @@ class Collective : public LibraryOp {
         queue_(queue) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.empty() || outputs.size() != 1) fail("{} takes a tensor and gives one", op_);
-    for (const BoundView* v : {&inputs[0], &outputs[0]}) require_rows(op_, *v);
-    if (inputs[0].dtype != outputs[0].dtype) fail("{} gives what it takes, no other type", op_);
-    x_ = inputs[0], y_ = outputs[0];
-    check();
+    if (inputs.empty() || outputs.empty() || (outputs.size() > 1 && outputs.size() != inputs.size()))
+      fail("{} takes a tensor and gives one", op_);
+    shares_.clear();
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      for (const BoundView* v : {&inputs[k], &outputs[k]}) require_rows(op_, *v);
+      if (inputs[k].dtype != outputs[k].dtype || inputs[k].dtype != inputs[0].dtype)
+        fail("{} gives what it takes, no other type", op_);
+      x_ = inputs[k], y_ = outputs[k];
+      check();
+      if (outputs.size() > 1) shares_.push_back({nullptr, nullptr, smaller()});
+    }
   }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
@@ -61,6 +69,8 @@ class Collective : public LibraryOp {
       group_->order_behind(queue_->current_stream(), queue_->is_recording());
       if (watcher_) queue_->watch(watcher_);
     }
+    if (!shares_.empty()) return run_together(inputs, outputs);
+    if (std::exchange(first_, false)) group_->agree_to_start(0);
     const Started work = start(inputs, outputs[0]);
     if (numel(y_.sizes) > 0)
       groups::started(outputs[0], work);
@@ -75,6 +85,10 @@ class Collective : public LibraryOp {
  protected:
   virtual void check() = 0;
   virtual Started start(std::span<const void* const> inputs, void* output) = 0;
+  /// Of one that several tensors may share.
+  virtual Started start_together(std::span<const groups::Share>, bool /*agreed*/) {
+    fail("{} takes a tensor and gives one", op_);
+  }
 
   ProcessGroup& group() const { return *group_; }
   Elements elements(const BoundView& v) const { return {v.dtype, numel(v.sizes)}; }
@@ -97,12 +111,33 @@ class Collective : public LibraryOp {
     group_->order_behind(queue_->current_stream(), queue_->is_recording());
     return y;
   }
+  /// Ranks that exchange messages do not all do so.
+  void agrees_with_nobody() { first_ = false; }
+  Elements smaller() const { return elements(numel(x_.sizes) < numel(y_.sizes) ? x_ : y_); }
   Queue* queue() const { return queue_; }
 
   std::string op_;
   BoundView x_, y_;
 
  private:
+  void run_together(std::span<const void* const> inputs, std::span<void* const> outputs) {
+    for (std::size_t k = 0; k < shares_.size(); ++k) shares_[k].in = inputs[k], shares_[k].out = outputs[k];
+    if (std::exchange(first_, false)) agreed_ = group_->agree_to_start(signature());
+    const Started work = start_together(shares_, agreed_);
+    bool is_waited_for = false;
+    for (const groups::Share& s : shares_) {
+      if (s.elements.count == 0) continue;
+      groups::started(s.out, work);
+      is_waited_for = true;
+    }
+    if (!is_waited_for && !queue_) work->wait();
+  }
+
+  /// Of what is started together; sizes are free, and the group's to compare.
+  std::uint64_t signature() const {
+    return hash(fmt::format("{} {} {}", op_, shares_.size(), torch_name(x_.dtype))).low | 1;
+  }
+
   /// Memory of the queue's device with as many elements as the operand.
   Tensor lent(void* at) const {
     const std::size_t bytes = static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype);
@@ -112,6 +147,8 @@ class Collective : public LibraryOp {
   std::shared_ptr<ProcessGroup> group_;
   std::shared_ptr<QueueWatcher> watcher_;
   Queue* queue_;
+  std::vector<groups::Share> shares_;  ///< where several tensors go together
+  bool first_ = true, agreed_ = false;
 };
 
 class AllReduce final : public Collective {
@@ -121,6 +158,11 @@ class AllReduce final : public Collective {
   void check() override { require_same(); }
   Started start(std::span<const void* const> in, void* out) override {
     return group().all_reduce(in_place(in[0], out), elements(x_), reduce_);
+  }
+  Started start_together(std::span<const groups::Share> shares, bool agreed) override {
+    for (const groups::Share& s : shares)
+      if (s.in != s.out && s.elements.count > 0) fail("{} of several tensors changes them where they lie", op_);
+    return group().together(groups::SharedKind::AllReduce, shares, reduce_, agreed);
   }
 
  private:
@@ -145,7 +187,9 @@ class Message : public Collective {
   Message(std::string_view op, const Attributes& a, Queue* queue)
       : Collective(op, a, queue),
         peer_(static_cast<int>(read(a, names::kPeer))),
-        tag_(static_cast<std::uint32_t>(read(a, names::kTag))) {}
+        tag_(static_cast<std::uint32_t>(read(a, names::kTag))) {
+    agrees_with_nobody();
+  }
   void check() override {}
 
  protected:
@@ -176,6 +220,9 @@ class AllGather final : public Collective {
   Started start(std::span<const void* const> in, void* out) override {
     return group().all_gather(in[0], out, elements(x_));
   }
+  Started start_together(std::span<const groups::Share> shares, bool agreed) override {
+    return group().together(groups::SharedKind::AllGather, shares, {}, agreed);
+  }
 };
 
 class ReduceScatter final : public Collective {
@@ -185,6 +232,9 @@ class ReduceScatter final : public Collective {
   void check() override { require_times(x_, y_); }
   Started start(std::span<const void* const> in, void* out) override {
     return group().reduce_scatter(in[0], out, elements(y_), reduce_);
+  }
+  Started start_together(std::span<const groups::Share> shares, bool agreed) override {
+    return group().together(groups::SharedKind::ReduceScatter, shares, reduce_, agreed);
   }
 
  private:

@@ -28,7 +28,7 @@ std::string dtypes() {
 
 std::string cpp_support(Device device) {
   return device::whole("wrapper_cpp/head.h") + "\nnamespace {\n\n" + sym::cpp_helpers() + "\n" + dtypes() +
-         "\n}  // namespace\n" + part("primitives", device) + part("helpers") +
+         "\n}  // namespace\n" + part("primitives", device) + part("helpers") + part("exchanges") +
          (device.is_host() ? part("calls_cpu") : "") + part("memory", device) + part("weights");
 }
 

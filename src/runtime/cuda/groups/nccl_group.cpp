@@ -134,19 +134,19 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
 
   Started all_reduce(void* data, Elements e, std::string_view reduce) override {
     const cuda::NcclCombination c = cuda::nccl_combination(reduce, e.dtype);
-    return exchange(describe("all_reduce", e, reduce), e.count,
-                    [&] { return nccl_.all_reduce(data, data, count(e, c), c.dtype, c.operation, comm_, stream_); });
+    return collective(describe("all_reduce", e, reduce), e.count,
+                      [&] { return nccl_.all_reduce(data, data, count(e, c), c.dtype, c.operation, comm_, stream_); });
   }
 
   Started all_gather(const void* in, void* out, Elements e) override {
-    return exchange(describe("all_gather", e), e.count,
-                    [&] { return nccl_.all_gather(in, out, bytes(e), kBytes, comm_, stream_); });
+    return collective(describe("all_gather", e), e.count,
+                      [&] { return nccl_.all_gather(in, out, bytes(e), kBytes, comm_, stream_); });
   }
 
   Started reduce_scatter(const void* in, void* out, Elements e, std::string_view reduce) override {
     const cuda::NcclCombination c = cuda::nccl_combination(reduce, e.dtype);
-    return exchange(describe("reduce_scatter", e, reduce), e.count,
-                    [&] { return nccl_.reduce_scatter(in, out, count(e, c), c.dtype, c.operation, comm_, stream_); });
+    return collective(describe("reduce_scatter", e, reduce), e.count,
+                      [&] { return nccl_.reduce_scatter(in, out, count(e, c), c.dtype, c.operation, comm_, stream_); });
   }
 
   Started all_to_all(const void* in, std::vector<std::int64_t> sent, void* out, std::vector<std::int64_t> received,
@@ -157,7 +157,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
     for (const auto* list : {&sent, &received})
       if (std::ranges::any_of(*list, [](std::int64_t n) { return n < 0; })) fail("all_to_all: a split size below 0");
     const std::size_t item = size_of(dtype);
-    return exchange(fmt::format("all_to_all of {}", torch_name(dtype)), 1, [&] {
+    return collective(fmt::format("all_to_all of {}", torch_name(dtype)), 1, [&] {
       Nccl::Status status = nccl_.group_begin();
       const auto* from = static_cast<const char*>(in);
       auto* to = static_cast<char*>(out);
@@ -176,8 +176,45 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
 
   Started broadcast(void* data, Elements e, int source) override {
     check_rank(source);
-    return exchange(fmt::format("{} from rank {}", describe("broadcast", e), source), e.count,
-                    [&] { return nccl_.broadcast(data, data, bytes(e), kBytes, source, comm_, stream_); });
+    return collective(fmt::format("{} from rank {}", describe("broadcast", e), source), e.count,
+                      [&] { return nccl_.broadcast(data, data, bytes(e), kBytes, source, comm_, stream_); });
+  }
+
+  /// What ranks start together, under the number of the first of these collectives: those that start it by itself tell
+  /// it too, and wait for nobody.
+  bool agree_to_start(std::uint64_t together) override {
+    if (size() == 1) return together != 0;
+    begin_messages();
+    const std::string key = fmt::format("starts/{}", collectives_ + 1);
+    store_->set(fmt::format("{}/{}", key, rank()), std::to_string(together));
+    if (together == 0) return false;
+    std::vector<std::string> missing;
+    const std::vector<std::string> all = hear(key, options_.timeout, missing);
+    if (!missing.empty())
+      fail("{} did not come to collective {} of process group '{}' within {} s", fmt::join(missing, ", "),
+           collectives_ + 1, name(), seconds());
+    return std::ranges::all_of(all, [&](const std::string& theirs) { return theirs == std::to_string(together); });
+  }
+
+  Started together(SharedKind kind, std::span<const Share> shares, std::string_view reduce, bool agreed) override {
+    Started last;
+    if (!agreed) {
+      for (const Share& s : shares)
+        if (Started work = alone(kind, s, reduce); !last || s.elements.count > 0) last = std::move(work);
+      return last;
+    }
+    std::int64_t elements = 0;
+    for (const Share& s : shares) elements += s.elements.count;
+    const std::uint64_t before = collectives_;
+    last = collective(fmt::format("{} exchanges together, {} elements", shares.size(), elements), elements, [&] {
+      Nccl::Status status = nccl_.group_begin();
+      for (std::size_t k = 0; k < shares.size() && status == Nccl::kDone; ++k)
+        if (shares[k].elements.count > 0) status = issue(kind, shares[k], reduce);
+      const Nccl::Status ended = nccl_.group_end();
+      return status == Nccl::kDone ? ended : status;
+    });
+    collectives_ = before + shares.size();
+    return last;
   }
 
   Started send(const void* data, Elements e, int to, std::uint32_t) override {
@@ -364,6 +401,28 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
     comm_ = joining->comm;
   }
 
+  Started alone(SharedKind kind, const Share& s, std::string_view reduce) {
+    if (kind == SharedKind::AllReduce) return all_reduce(s.out, s.elements, reduce);
+    if (kind == SharedKind::AllGather) return all_gather(s.in, s.out, s.elements);
+    return reduce_scatter(s.in, s.out, s.elements, reduce);
+  }
+
+  Nccl::Status issue(SharedKind kind, const Share& s, std::string_view reduce) {
+    const Elements e = s.elements;
+    if (kind == SharedKind::AllGather) return nccl_.all_gather(s.in, s.out, bytes(e), kBytes, comm_, stream_);
+    const cuda::NcclCombination c = cuda::nccl_combination(reduce, e.dtype);
+    if (kind == SharedKind::AllReduce)
+      return nccl_.all_reduce(s.out, s.out, count(e, c), c.dtype, c.operation, comm_, stream_);
+    return nccl_.reduce_scatter(s.in, s.out, count(e, c), c.dtype, c.operation, comm_, stream_);
+  }
+
+  /// An exchange that all ranks take part in.
+  template <class Issue>
+  Started collective(std::string what, std::int64_t elements, Issue issue) {
+    ++collectives_;
+    return exchange(std::move(what), elements, std::move(issue));
+  }
+
   /// `issue` puts an exchange of `elements` on the group's stream; nothing is exchanged where there are none.
   template <class Issue>
   std::shared_ptr<Exchange> exchange(std::string what, std::int64_t elements, Issue issue) {
@@ -499,6 +558,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   // Of whoever starts exchanges.
   std::mutex issuing_;
   std::uint64_t sequence_ = 0, recording_ = 0;  ///< exchanges, and recordings that ended
+  std::uint64_t collectives_ = 0;               ///< exchanges but for messages, by which all ranks count alike
   bool recorded_ = false;
   std::shared_ptr<Messages> messages_;  ///< that have not begun
   Events::Held last_;                   ///< the end of the last exchange that is not recorded

@@ -1,0 +1,21 @@
+// How long calls and exchanges take, by a model: what they compute and move, at a machine's rates.
+#pragma once
+#include "target/target.h"
+#include "wrapper/program.h"
+
+namespace coil::wrapper {
+
+/// Seconds that the program itself spends on a line; of an exchange or a wait that of a call. Sizes are those that
+/// symbols hint at; lines that call nothing take no time.
+double seconds_of_line(const Program&, const Line&, const target::Costs&);
+
+/// What an exchange takes beside the program.
+struct ExchangeCost {
+  double seconds = 0;
+  std::uint64_t bytes = 0;  ///< of its result
+};
+/// Of sums, whose number of ranks a call does not tell, two are assumed: what is chosen by it may be no better than
+/// what was, and is as right.
+ExchangeCost exchange_cost(const Program&, const CallExtern&, const target::Costs&);
+
+}  // namespace coil::wrapper
