@@ -97,6 +97,7 @@ void write_torch_package(const runtime::Program& program, const runtime::TorchIn
   ArchiveWriter writer(path);
   const auto add = [&](const std::string& name, std::string_view text) { writer.add(name, text); };
   writer.add(std::string(kFolder) + runtime::kTorchLibrary, library->bytes());
+  add(std::string(kFolder) + runtime::kTorchSource, "// Coil wrote no source: the program is in model.coil.\n");
   add(std::string(kFolder) + runtime::kTorchMetadata, metadata(program.plan));
   add(std::string(kFolder) + runtime::kTorchInterface, runtime::to_json(interface));
   writer.add(std::string(kFolder) + runtime::kTorchProgram, package->bytes());

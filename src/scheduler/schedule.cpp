@@ -355,6 +355,7 @@ class Fuser {
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
       if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason)) continue;
       Joint joint = joint_of(group, joined, op);
+      joint.scattered = scattered(joined, op, m);
       if (auto why = choices_.refuses_loops(joint)) {
         reason = std::move(*why);
         continue;
@@ -438,6 +439,17 @@ class Fuser {
   static bool no(std::string& reason, const char* why) {
     reason = why;
     return false;
+  }
+
+  /// Of Joint: elements that a pointwise operation stores apart, as a member of a group with rows.
+  std::int64_t scattered(const Group& joined, const Operation& op, const Member& member) {
+    if (member.role != Role::Inner || joined.inner.empty()) return 0;
+    const Expr along = graph_.rvar(joined.inner.size() - 1);
+    const Expr at = ir::linear_index(graph_.buffer(op.outs[0]).layout, store_in_group(graph_, joined, member));
+    const Exprs from{along}, to{along + 1};
+    const Expr step = graph_.env().simplify(sym::substitute(at, from, to) - at, loop_vars(graph_, joined));
+    if (step.is_constant(0) || step.is_constant(1)) return 0;
+    return graph_.env().hint_or(sym::product(op.sizes()), 0);
   }
 
   Joint joint_of(const Group& before, const Group& joined, const Operation& op) {

@@ -376,6 +376,27 @@ TEST_F(FakeCuda, MemoryThatIsOutIsAskedForAgainOnceThePoolIsEmpty) {
   EXPECT_EQ(machine->used[0], std::size_t{12} << 20);
 }
 
+TEST_F(FakeCuda, EqualBlocksAreHandedOutAlikeInWhateverOrderTheyCameBack) {
+  auto queue = open()->make_queue();
+  const QueueScope scope(*queue);
+  const auto addresses_of = [](const std::vector<Storage>& blocks) {
+    std::vector<std::byte*> found;
+    for (const Storage& s : blocks) found.push_back(s.data.get());
+    return found;
+  };
+  const auto take = [&] {
+    std::vector<Storage> blocks(4);
+    for (Storage& s : blocks) s = queue->allocate(1000);
+    return blocks;
+  };
+  { const std::vector<Storage> new_ones = take(); }
+  std::vector<Storage> blocks = take();
+  const std::vector<std::byte*> first = addresses_of(blocks);
+  for (std::size_t k : {2, 0, 3, 1}) blocks[k] = {};
+  blocks = take();
+  EXPECT_EQ(addresses_of(blocks), first);
+}
+
 TEST_F(FakeCuda, MemoryOfTheCallersOwn) {
   Context context(load(gpu_scaled_sum()));
   auto queue = open()->make_queue();

@@ -20,6 +20,15 @@ class CudaChoices : public scheduler::Choices {
  public:
   std::int64_t min_parallel_outer() const override { return 256; }
   std::int64_t short_row() const override { return 1 << 14; }  // a block's threads take sixteen elements each
+
+  /// A row that is stored across others takes a sector of memory for each element. A kernel of its own turns the values
+  /// in tiles, for which they are read once more: the better where they are too many to be put together in the cache.
+  std::optional<std::string> refuses_loops(const scheduler::Joint& joint) const override {
+    constexpr std::int64_t kMany = 1 << 20;
+    if (joint.mixes && joint.scattered >= kMany)
+      return "its results lie across the other's rows, and a kernel of its own turns them in tiles";
+    return Choices::refuses_loops(joint);
+  }
 };
 
 /// The architecture asked for, or that of the device, or sm_90.

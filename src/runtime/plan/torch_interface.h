@@ -12,6 +12,7 @@ namespace coil::runtime {
 /// The names of a package's files, in one folder: the library, which torch opens, what torch reads of it, the program,
 /// and this description.
 inline constexpr const char* kTorchLibrary = "coil.wrapper.so";
+inline constexpr const char* kTorchSource = "coil.wrapper.cpp";  ///< beside whose name torch 2.11 looks for the next
 inline constexpr const char* kTorchMetadata = "coil.wrapper_metadata.json";
 inline constexpr const char* kTorchProgram = "model.coil";
 inline constexpr const char* kTorchInterface = "interface.json";

@@ -37,6 +37,8 @@ std::shared_ptr<MemoryPool> MemoryPool::make(std::shared_ptr<const CudaDevice> d
 
 MemoryPool::~MemoryPool() { trim(); }
 
+bool MemoryPool::lies_higher(const Block* a, const Block* b) { return a->address > b->address; }
+
 void MemoryPool::trim() {
   const CurrentContext current(*device_);
   std::lock_guard lock(mutex_);
@@ -53,6 +55,7 @@ MemoryPool::Block* MemoryPool::take(std::size_t capacity) {
   std::lock_guard lock(mutex_);
   auto found = free_.find(capacity);
   if (found == free_.end() || found->second.empty()) return nullptr;
+  std::ranges::pop_heap(found->second, lies_higher);
   Block* block = found->second.back();
   found->second.pop_back();
   free_bytes_ -= capacity;
@@ -98,7 +101,9 @@ Storage MemoryPool::allocate(std::size_t bytes, std::uint64_t planned_bytes) {
 void MemoryPool::give_back(Block* block) noexcept {
   std::lock_guard lock(mutex_);
   used_bytes_ -= block->used;
-  free_[block->capacity].push_back(block);
+  std::vector<Block*>& blocks = free_[block->capacity];
+  blocks.push_back(block);
+  std::ranges::push_heap(blocks, lies_higher);
   free_bytes_ += block->capacity;
 }
 

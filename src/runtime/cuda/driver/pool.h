@@ -1,5 +1,7 @@
 // Device memory kept between calls: blocks go back when the last reference goes and are handed out again on the same
-// stream, so that no call of the driver and no wait is needed.
+// stream, so that no call of the driver and no wait is needed. Of equal blocks the one with the lowest address goes
+// first, in whatever order they came back: calls that ask for the same sizes get the same memory, and what was recorded
+// of one can be launched for the next.
 #pragma once
 #include <map>
 #include <memory>
@@ -42,7 +44,8 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
 
   std::shared_ptr<const CudaDevice> device_;
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<Block*>> free_;  ///< by capacity
+  static bool lies_higher(const Block* a, const Block* b);
+  std::map<std::size_t, std::vector<Block*>> free_;  ///< by capacity; heaps whose front has the lowest address
   std::size_t free_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0, used_before_ = 0;
 };
 
