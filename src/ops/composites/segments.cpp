@@ -26,6 +26,29 @@ Value reduced_rows(Steps& s, const Value& rows, Value segment, const Expr& segme
   return s.call("aten.scatter_reduce.two", {s.full(sizes, initial, s.dtype(rows)), 0, segment, rows, how});
 }
 
+/// Which row of the table each greatest element comes from, of equal ones the first; 0 where a bag has none.
+Value rows_of_greatest(Steps& s, const Value& rows, const Value& made, const Value& bag, const Value& counts) {
+  const Value &indices = s["indices"],
+              hit = s.call("aten.eq.Tensor", {rows, s.call("aten.index_select.default", {made, 0, bag})});
+  const Expr n = s.size(indices, 0), bags = s.size(made, 0), last = s.env.simplify(sym::max(n - 1, 0));
+  const Value place = s.where(hit, s.unsqueeze(s.iota(n), 1), s.full({}, last, DType::I64));
+  Exprs sizes = s.sizes(made);
+  const Value into = s.call("aten.expand.default", {s.unsqueeze(bag, -1), s.sizes(rows)});
+  const Value first =
+      s.call("aten.scatter_reduce.two", {s.full(sizes, last, DType::I64), 0, into, place, std::string("amin")});
+  const Value flat = s.reshape(first, {s.env.simplify(bags * sizes[1])});
+  const Value chosen = s.reshape(s.call("aten.index_select.default", {s.to(indices, DType::I64), 0, flat}), sizes);
+  return s.where(s.unsqueeze(s.call("aten.gt.Scalar", {counts, 0}), 1), chosen, s.full({}, 0, DType::I64));
+}
+
+/// Whether eager's host kernel adds rows up without noting the bag of each.
+bool adds_without_bags(Steps& s, bool pads) {
+  const TensorMeta& weight = s.meta(s["weight"]);
+  auto dense = [&](Expr stride) { return s.env.statically_known_equal(stride, 1); };
+  return !pads && (weight.dtype == DType::F32 || weight.dtype == DType::F16) && dense(weight.strides[1]) &&
+         (!s.has("per_sample_weights") || dense(s.meta(s["per_sample_weights"]).strides[0]));
+}
+
 /// A row of the table for each index, reduced over bags; `offsets` say where bags begin.
 Value embedding_bag(Steps& s) {
   enum { Sum, Mean, Max };
@@ -47,15 +70,21 @@ Value embedding_bag(Steps& s) {
     ones = s.to(kept, type);
   }
   const Value counts = sums(s, ones, bag, bags);
-  Value made;
+  // What the operator notes for its gradient, in the sizes that it has on the device.
+  const bool on_host = s.meta(offsets).device.is_host();
+  Value made, noted = s.full({on_host ? bags : Expr(0)}, 0, DType::I64);
   if (mode == Max) {
     made = reduced_rows(s, rows, bag, bags, "amax", -kInfinity);
+    if (!n.is_constant(0)) noted = rows_of_greatest(s, rows, made, bag, counts);
     made = s.where(s.unsqueeze(s.call("aten.gt.Scalar", {counts, 0}), 1), made, s.full({}, 0, type));
   } else {
     made = sums(s, rows, bag, bags);
     if (mode == Mean) made = s.div(made, s.unsqueeze(s.call("aten.clamp_min.default", {counts, 1}), 1));
   }
-  return Values{s.to(made, s.dtype(weight)), bag, s.to(counts, DType::I64), s.full({0}, 0, DType::I64)};
+  const Value bag_of_each =
+      on_host && mode == Sum && adds_without_bags(s, padding >= 0) ? s.full({0}, 0, DType::I64) : bag;
+  const DType places = on_host ? s.dtype(offsets) : s.dtype(indices);
+  return Values{s.to(made, s.dtype(weight)), s.to(bag_of_each, places), s.to(counts, places), s.to(noted, places)};
 }
 
 /// A table whose rows among `indices` are at most `max_norm` long.
