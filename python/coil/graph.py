@@ -71,6 +71,13 @@ def _is_foreign(value):
     return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
 
 
+def _is_coils_own(operation):
+    """An operator that is Coil's to carry out for tensors of every type: the new value of an input, which the program
+    writes back, and questions about sizes.
+    """
+    return operation is torch.ops.aten.copy_.default or str(operation).startswith("aten.sym_")
+
+
 def _is_opaque(value):
     """An object that only operators look into, such as the mesh of a DTensor or a process group."""
     return isinstance(value, (FakeScriptObject, torch.ScriptObject))
@@ -454,6 +461,7 @@ class Translator:
         if (
             self.hand_over
             and isinstance(operation, torch._ops.OpOverload)
+            and not _is_coils_own(operation)
             and (
                 _is_foreign(value)
                 or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)

@@ -16,6 +16,7 @@ from torch._functorch._aot_autograd import autograd_cache
 from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
 from torch._inductor import codecache
 from torch._inductor.output_code import OutputCode
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from . import _native, artifacts
 from .compiled import ready
@@ -57,6 +58,7 @@ class Output(OutputCode):
         self.pattern = None
         self.made_by = None
         self.record, self.recordings = getattr(graph, "record", False), getattr(graph, "recordings", 8)
+        self.fixes_floats = _fixes_floats()
         self.plain = False  # Dynamo may call the graph itself: nothing of AOTAutograd stands around it
         self._fx_graph_cache_key = getattr(graph, "entry", "") or None
         self._fx_graph_cache_debug_lines = []
@@ -72,6 +74,8 @@ class Output(OutputCode):
     def prepare_for_serialization(self):
         if not isinstance(self.graph, _native.CompiledGraph) or not self.graph.entry:
             raise autograd_cache.BypassAOTAutogradCache("the graph is not in Coil's cache")
+        if self.fixes_floats:
+            raise autograd_cache.BypassAOTAutogradCache("a float that the call is given is a constant of the graph")
         try:
             self.files = read_entry(self.folder, self.graph.entry)
         except OSError as error:
@@ -120,6 +124,15 @@ class Output(OutputCode):
 
     def write_entry(self, folder):
         write_entry(folder, self._fx_graph_cache_key, self.files)
+
+
+def _fixes_floats():
+    """Whether a Python float that comes with each call was taken for a constant, or was compared with one: AOTAutograd
+    adds the guard for it as it traces, and its cache keeps guards of sizes alone.
+    """
+    env = codecache.FxGraphCache._get_shape_env()
+    known = [*env.replacements, *(s for guard in env.guards for s in guard.expr.free_symbols)] if env else []
+    return any(symbol_is_type(symbol, SymT.FLOAT) for symbol in known)
 
 
 def _unwrapped(function):

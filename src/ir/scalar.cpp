@@ -69,6 +69,12 @@ std::int64_t wrap(DType t, std::int64_t v) {
 
 bool is_constant(Scalar s) { return s->op == ScalarOp::Constant; }
 bool is_int(DType t) { return !is_floating(t); }
+/// Whether a float is a number of the integers once its fraction is gone: what others become, processors decide.
+bool fits(double v, DType integers) {
+  if (!(std::fabs(v) < 9.2e18)) return false;
+  const auto whole = static_cast<std::int64_t>(v);
+  return wrap(integers, whole) == whole && (integers != DType::U64 || whole >= 0);
+}
 bool is_number(Scalar s, double v) {
   if (!is_constant(s)) return false;
   return is_int(s->dtype) ? s->integer == static_cast<std::int64_t>(v)
@@ -241,6 +247,9 @@ Scalar ScalarPool::cast(Scalar s, DType to) {
               : constant_int(reg, s->integer);
     } else if (is_constant(s) && !is_int(reg)) {
       s = constant(reg, s->number);
+    } else if (is_constant(s) && (reg == DType::Bool || fits(s->number, reg))) {
+      s = reg == DType::Bool ? constant_int(reg, s->number != 0)
+                             : constant_int(reg, static_cast<std::int64_t>(s->number));
     } else if (s->op == ScalarOp::Index && s->dtype == DType::Bool && reg == DType::I64) {
       s = index(s->index[0]);
     } else {

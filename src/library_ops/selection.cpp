@@ -29,8 +29,10 @@ std::vector<Descriptor> selection_ops() {
        .attributes = {kConsecutive},
        .traits = {Trait::HostDetour}},
       {.name = std::string(kComplexParts),
-       .sentence = "Complex numbers as pairs of real ones, or pairs as complex numbers, bit for bit.",
-       .operands = {{"x", "any", "the side that is not complex has a last dimension of 2 more"}},
+       .sentence =
+           "Complex numbers as pairs of real ones, pairs as complex numbers, or complex numbers in another place, "
+           "bit for bit.",
+       .operands = {{"x", "any", "a side that is not complex has a last dimension of 2 more"}},
        .results = {{"y", "any"}},
        .attributes = {}},
   };

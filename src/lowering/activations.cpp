@@ -120,7 +120,10 @@ const std::pair<const char*, Backward> kBackward[] = {
        return where(le(x, parameter(a, 2, -1)) | ge(x, parameter(a, 3, 1)), g.number(0), g);
      }},
     {"aten.hardsigmoid_backward.default",
-     [](Value g, Value x, const Values&) { return where(gt(x, -3.0) & lt(x, 3.0), g / 6.0, g.number(0)); }},
+     [](Value g, Value x, const Values&) {
+       constexpr float kSixth = 1.0f / 6.0f;  // eager's, in doubles too
+       return where(gt(x, -3.0) & lt(x, 3.0), g * static_cast<double>(kSixth), g.number(0));
+     }},
     {"aten.hardswish_backward.default",
      [](Value g, Value x, const Values&) {
        return where(le(x, -3.0), g.number(0), where(lt(x, 3.0), g * (x / 3.0 + 0.5), g));
@@ -135,7 +138,7 @@ const std::pair<const char*, Backward> kBackward[] = {
     {"aten.log_sigmoid_backward.default", [](Value g, Value x, const Values&) { return g * sigmoid(-x); }},
     {"aten.logit_backward.default",
      [](Value g, Value x, const Values& a) {
-       const bool bounded = a.size() > 2 && !a[2].is_none();
+       const bool bounded = a.size() > 2 && !a[2].is_none() && a[2].as_double() >= 0;
        const double low = bounded ? a[2].as_double() : 0.0;
        Value slope = g / (x * (1.0 - x));
        return where(lt(x, low) | gt(x, 1.0 - low), g.number(bounded ? 0 : std::numeric_limits<double>::quiet_NaN()),

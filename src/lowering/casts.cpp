@@ -13,7 +13,10 @@ namespace {
 Lowered copy(Context& ctx, const ops::Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   Value v = element(ctx, box, ctx.result().sizes);
-  return result(ctx, box.dtype() == ctx.result().dtype ? v : v.cast(ctx.result().dtype));
+  const DType from = box.dtype(), to = ctx.result().dtype;
+  // A float below zero is made the signed number first, as where eager runs; C++ leaves it open.
+  if (to == DType::U64 && is_floating(from)) v = where(lt(v, 0.0), v.cast(DType::I64).cast(to), v.cast(to));
+  return result(ctx, from == to ? v : v.cast(to));
 }
 
 Value bitcast(Context& ctx, Value v, DType to) { return {&ctx.graph.pool(), ctx.graph.pool().bitcast(v, to)}; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "library_ops/selection.h"
 #include "support/error.h"
 #include "sym/floats.h"
 #include "sym/needs_value.h"
@@ -37,7 +38,14 @@ Value element_at(Context& ctx, const TensorBox& box, const Exprs& index, const E
 }
 
 Value operand(Context& ctx, const ops::Value& arg, const Exprs& sizes, DType register_type) {
-  if (auto box = ctx.optional_tensor(arg)) return element(ctx, *box, sizes).cast(register_type);
+  if (auto box = ctx.optional_tensor(arg)) {
+    Value v = element(ctx, *box, sizes).cast(register_type);
+    // Eager makes 16-bit floats of integers first, and the greatest of those is small.
+    const bool overflows = register_type == DType::F32 && !is_floating(box->dtype()) && size_of(box->dtype()) > 2 &&
+                           ctx.node->is_tensor() && ctx.result().dtype == DType::F16;
+    if (overflows) v = where(ge(abs(v), 65520.0), copysign(v.number(INFINITY), v), v);
+    return v;
+  }
   return {&ctx.graph.pool(), ctx.number(arg, register_type)};
 }
 
@@ -218,6 +226,21 @@ std::pair<TensorBox, BufferView> library_result(Context& ctx, DType dtype, const
   BufferView view{0, dtype, sizes, layout.strides, 0};
   view.buffer = ctx.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
   return {ir::whole(ctx.graph, view.buffer), view};
+}
+
+ir::Extern library_move(const BufferView& from, const BufferView& into) {
+  return {std::string(library_ops::selection::kComplexParts), {}, {from}, {into}};
+}
+
+TensorBox library_copy(Context& ctx, const TensorBox& box, const Exprs& strides) {
+  ir::Layout layout{box.dtype(), box.device(), box.sizes, ir::dense_strides(ctx.graph.env(), box.sizes, strides), true};
+  BufferView into{0, layout.dtype, layout.sizes, layout.strides, 0};
+  into.buffer = ctx.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
+  ctx.graph.add_operation({.node = library_move(library_operand(box), into),
+                           .outs = {into.buffer},
+                           .origins = ctx.graph.provenance.origins,
+                           .where = ctx.graph.provenance.where});
+  return ir::whole(ctx.graph, into.buffer);
 }
 
 void store_part(Context& ctx, ir::BufferId buffer, const Exprs& sizes, Exprs at, Value body) {

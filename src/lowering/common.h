@@ -140,6 +140,10 @@ std::vector<std::optional<TensorBox>> spread_masks(Context&, const ops::Value& l
 
 /// A new buffer for a library's result, laid out by proposal, and the window on it.
 std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& sizes, const Exprs& strides = {});
+/// The same elements in another place, moved by the library: complex numbers have no kernels.
+ir::Extern library_move(const ir::BufferView& from, const ir::BufferView& into);
+/// A tensor in memory of its own by such a move.
+TensorBox library_copy(Context&, const TensorBox&, const Exprs& strides);
 /// Writes a part of a buffer that several operations put together: for each i0… below `sizes`, the element at `at` over
 /// i0….
 void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Value body);

@@ -270,6 +270,7 @@ class HostCall {
 ir::BufferView recorded_copy(Context& ctx, const fx::Node& n) {
   const sym::TensorMeta& meta = n.tensor();
   const TensorBox box = ctx.tensor(const_cast<fx::Node*>(&n));
+  if (is_complex(meta.dtype)) return library_operand(library_copy(ctx, box, meta.strides));
   const auto view =
       library_operand(ir::make_pointwise(ctx.graph, meta.dtype, meta.device, meta.sizes, element(ctx, box, meta.sizes),
                                          ir::dense_strides(ctx.graph.env(), meta.sizes, meta.strides)));

@@ -13,6 +13,9 @@ namespace coil::lowering {
 struct Axis {
   Expr in, out, i;
   std::optional<double> factor;
+  /// Where the output is as large as the input, or twice as large, nearest positions follow from that and not from the
+  /// factor (nearest_idx in aten/src/ATen/native/UpSample.h).
+  bool sizes_first = false;
 };
 
 enum class Interpolation : std::uint8_t { Nearest, NearestExact, Linear, Cubic };

@@ -233,7 +233,9 @@ class Outputs {
       fits = buffer.kind == ir::BufferKind::Computed && !buffer.is_output && !buffer.layout.comm &&
              (matches(buffer.layout.strides, meta) || ir::relayout(graph_, buffer.id, meta.strides));
     }
-    if (!fits) {
+    if (!fits && is_complex(meta.dtype)) {
+      box = library_copy(ctx_, box, meta.strides);
+    } else if (!fits) {
       box =
           ir::make_pointwise(graph_, meta.dtype, meta.device, meta.sizes, element(ctx_, box, meta.sizes), meta.strides);
       box.storage->strides = meta.strides;
@@ -251,6 +253,10 @@ class Outputs {
       const ir::BufferId to = storage_.target(m);
       TensorBox box = ctx_.tensor(output_.args.at(m.output));
       const ir::Layout layout = graph_.buffer(to).layout;
+      if (is_complex(layout.dtype)) {
+        if (auto store = complex_store(box, to, layout)) writes.emplace_back(to, std::move(*store));
+        continue;
+      }
       graph_.provenance.absorbed.clear();
       Value body = element(ctx_, box, layout.sizes).cast(register_type(layout.dtype));
       // What may fail half way is not made in memory of the caller, but moved there.
@@ -270,6 +276,18 @@ class Outputs {
       writes.emplace_back(to, std::move(store));
     }
     for (auto& [to, store] : writes) graph_.add_operation(std::move(store));
+  }
+
+  /// Kernels have no complex numbers: the library moves them. Nothing where the memory has its value already.
+  std::optional<ir::Operation> complex_store(const TensorBox& box, ir::BufferId to, const ir::Layout& layout) {
+    BufferView from = library_operand(box);
+    const BufferView into{to, layout.dtype, layout.sizes, layout.strides, 0};
+    if (from == into) return {};
+    if (targets_.contains(from.buffer)) from = library_operand(library_copy(ctx_, box, layout.strides));
+    return ir::Operation{.node = library_move(from, into),
+                         .outs = {to},
+                         .origins = graph_.provenance.origins,
+                         .where = box.storage->where};
   }
 
   bool reads_written_elsewhere(Scalar body, ir::BufferId to) {

@@ -83,6 +83,15 @@ LoweringFunction simple(ReductionKind kind, Value (*f)(Value) = nullptr) {
   };
 }
 
+/// any and all over a list of dimensions, which may name none: None stands for all.
+LoweringFunction over_list(ReductionKind kind) {
+  return [=](Context& ctx, const Values& args) -> Lowered {
+    if (auto* dims = args[1].get_if<Values>(); dims && dims->empty())
+      return result(ctx, element(ctx, ctx.tensor(args[0]), ctx.result().sizes).cast(DType::Bool));
+    return simple(kind)(ctx, args);
+  };
+}
+
 Value count_value(Context& ctx, const Axes& axes, DType t) { return index_value(ctx, axes.count).cast(t); }
 
 Lowered mean(Context& ctx, const Values& args) {
@@ -206,10 +215,10 @@ void add_reductions(Table& t) {
   t["aten.prod.default"] = t["aten.prod.dim_int"] = simple(ReductionKind::Prod);
   t["aten.amax.default"] = t["aten.max.default"] = simple(ReductionKind::Max);
   t["aten.amin.default"] = t["aten.min.default"] = simple(ReductionKind::Min);
-  t["aten.any.default"] = t["aten.any.dim"] = t["aten.any.dims"] = t["aten._is_any_true.default"] =
-      simple(ReductionKind::Any);
-  t["aten.all.default"] = t["aten.all.dim"] = t["aten.all.dims"] = t["aten._is_all_true.default"] =
-      simple(ReductionKind::All);
+  t["aten.any.default"] = t["aten.any.dim"] = t["aten._is_any_true.default"] = simple(ReductionKind::Any);
+  t["aten.all.default"] = t["aten.all.dim"] = t["aten._is_all_true.default"] = simple(ReductionKind::All);
+  t["aten.any.dims"] = over_list(ReductionKind::Any);
+  t["aten.all.dims"] = over_list(ReductionKind::All);
   t["aten.count_nonzero.default"] =
       t["aten.count_nonzero.dim_IntList"] = [](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);

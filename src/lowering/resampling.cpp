@@ -45,7 +45,13 @@ Value nearest_position(Context& ctx, const Axis& a, bool exact) {
   const DType t = DType::F32;
   Value at = real(ctx, a.i, t);
   if (exact) at = at + 0.5;
-  return minimum(floor(at * scale_of(ctx, a, t, false)).cast(position_type(ctx, a)), last_of(ctx, a)).cast(DType::I64);
+  Value scaled =
+      minimum(floor(at * scale_of(ctx, a, t, false)).cast(position_type(ctx, a)), last_of(ctx, a)).cast(DType::I64);
+  if (!a.sizes_first || !a.factor) return scaled;
+  for (int times : {2, 1})
+    scaled = where(condition(ctx, ctx.graph.env().simplify(sym::eq(a.out, a.in * times))),
+                   index_value(ctx, sym::floor_div(a.i, times)), scaled);
+  return scaled;
 }
 
 /// The element at computed positions of the last dimensions, each clamped to its own.
@@ -63,15 +69,18 @@ Value element_by(Context& ctx, const TensorBox& box, const std::vector<Value>& p
 LoweringFunction nearest(std::size_t spatial, bool exact) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
-    const auto axes = axes_of(ctx, args, box, spatial, false);
+    auto axes = axes_of(ctx, args, box, spatial, false);
     const std::size_t lead = box.rank() - spatial;
+    // Eager's kernels of one and of three dimensions go by the factor alone.
+    for (Axis& a : axes) a.sizes_first = spatial == 2 && !exact;
     bool whole_steps = true;
     Exprs index = ctx.graph.ivars(lead);
     for (auto& a : axes) {
       Expr ratio = ctx.graph.env().simplify(sym::floor_div(a.out, a.in));
       if (!ctx.graph.env().statically_known_le(1, ratio)) ratio = 1;
       whole_steps &= ctx.graph.env().statically_known_equal(ratio * a.in, a.out) &&
-                     (!a.factor || ratio.is_constant(static_cast<std::int64_t>(*a.factor)));
+                     (!a.factor || (ratio.constant() && static_cast<double>(*ratio.constant()) == *a.factor) ||
+                      (a.sizes_first && (ratio.is_constant(1) || ratio.is_constant(2))));
       index.push_back(sym::floor_div(a.i, ratio));
     }
     if (whole_steps) return result(ctx, element_at(ctx, box, index, ctx.result().sizes));

@@ -20,10 +20,12 @@ Value two(Value a, Value b) {
   return apply(op, a, b);
 }
 
-/// Past this degree eager's Hermite polynomials are NaN.
+/// Past this degree eager's Hermite polynomials are NaN; a degree that is no int64 becomes the least one, which is
+/// negative.
 template <ScalarOp op>
 Value hermite(Value x, Value n) {
-  return where(ge(n, x.dtype() == DType::F64 ? 513.0 : 129.0), x.number(std::nan("")), apply(op, x, n));
+  Value of_degree = where(ge(n, x.dtype() == DType::F64 ? 513.0 : 129.0), x.number(std::nan("")), apply(op, x, n));
+  return where(ge(n, 9223372036854775808.0), x.number(0), of_degree);
 }
 
 /// Over [0, 1] what the polynomial is over [-1, 1].
@@ -107,7 +109,12 @@ Lowered polygamma(Context& ctx, const ops::Values& args) {
   Value x = operand(ctx, args[1], ctx.result().sizes, register_type(ctx.result().dtype));
   if (n == 0) return result(ctx, digamma(x));
   const double factor = std::exp(std::lgamma(static_cast<double>(n) + 1));
-  return result(ctx, apply(ScalarOp::Zeta, x.number(static_cast<double>(n) + 1), x) * (n % 2 ? factor : -factor));
+  Value made = apply(ScalarOp::Zeta, x.number(static_cast<double>(n) + 1), x) * (n % 2 ? factor : -factor);
+  if (n == 1) {  // by reflection, whose sine is not quite zero at the poles below zero
+    Value mirrored = x.number(M_PI) / sin(x * M_PI);
+    made = where(lt(x, 0.0) & eq(x, floor(x)), mirrored * mirrored, where(eq(x, INFINITY), x.number(0), made));
+  }
+  return result(ctx, made);
 }
 
 }  // namespace

@@ -227,7 +227,8 @@ Lowered mapped(Context& ctx, const TensorBox& box, const IndexMap& map) {
 
 Lowered flip(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
-  std::vector<bool> flipped(box.rank());
+  // A number has a dimension to name, and none to turn around.
+  std::vector<bool> flipped(std::max<std::size_t>(box.rank(), 1));
   for (std::int64_t d : constants(ctx, args[1])) flipped[dimension(d, box.rank())] = true;
   return mapped(ctx, box, [&](Context&, std::size_t d, Expr i, Expr size) { return flipped[d] ? size - 1 - i : i; });
 }

@@ -175,6 +175,8 @@ Lowered unfold_backward(Context& ctx, const Values& args) {
              within = at - window * step;
   for (Expr bound : {sym::ge(window, 0), sym::lt(window, grad.sizes[dim]), sym::lt(within, size)})
     require(ctx, c, bound);
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (d != dim && grad.sizes[d].is_constant(1)) c.index[d] = 0;  // windows that all of the dimension share
   c.index[dim] = bounded(ctx, c, window);
   c.index.push_back(bounded(ctx, c, within));
   return summed(ctx, grad, c, [](Value g) { return g; });
@@ -213,6 +215,7 @@ LoweringFunction interpolation_backward(std::size_t n, Interpolation kind) {
     for (std::size_t d = 0; d < n; ++d) {
       Axis axis{ctx.result().sizes[lead + d], grad.sizes[lead + d], ctx.graph.ivar(lead + d), {}};
       if (first + d < args.size() && !args[first + d].is_none()) axis.factor = args[first + d].as_double();
+      axis.sizes_first = kind == Interpolation::Nearest;
       taps.push_back(interpolation_taps(ctx, axis, kind, t, align_corners));
     }
     std::size_t combinations = 1;

@@ -373,7 +373,7 @@ Values arguments_like(const Call& call, const Operator& of, Value input) {
 }
 
 /// `grad_output like avg_pool2d.default`: of the sizes of what that operator makes of this call's arguments, and it
-/// takes them.
+/// takes them; with `broadcast` behind it, 1 will do for any size.
 void check_like(const Call& call, const Clause& c) {
   const std::string target = fmt::format("aten.{}", c.objects.at(0));
   const Operator* of = find(target);
@@ -395,8 +395,10 @@ void check_like(const Call& call, const Clause& c) {
     if (wanted.rank() != t->rank())
       refuse(call, "`{}` must have the sizes {}, not {}", c.subject, shapes::show(wanted.sizes),
              shapes::show(t->sizes));
+    const bool broadcasts = c.objects.size() > 1;
     for (std::size_t d = 0; d < t->rank(); ++d)
-      shapes::require_equal(call, t->sizes[d], wanted.sizes[d], fmt::format("sizes of `{}`", c.subject));
+      if (!broadcasts || !t->sizes[d].is_constant(1))
+        shapes::require_equal(call, t->sizes[d], wanted.sizes[d], fmt::format("sizes of `{}`", c.subject));
   }
 }
 

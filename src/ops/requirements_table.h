@@ -186,7 +186,7 @@ as_strided_scatter: src like as_strided.default
 slice_backward: input_sizes >= 0; grad_output like slice.Tensor
 select_backward: input_sizes >= 0; grad_output like select.int
 diagonal_backward: input_sizes >= 0; grad_output like diagonal.default
-unfold_backward: step > 0; size >= 0; input_sizes >= 0; grad_in like unfold.default
+unfold_backward: step > 0; size >= 0; input_sizes >= 0; grad_in like unfold.default broadcast
 
 avg_pool2d_backward: grad_output like avg_pool2d.default
 avg_pool3d_backward: grad_output like avg_pool3d.default

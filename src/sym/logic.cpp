@@ -120,15 +120,15 @@ Expr at_least_zero(Expr e) {
   return intern(kind, operands);
 }
 
-/// What `a <= b` (`a < b` for less = 1) is where the difference of the constants leaves 64 bits, which nothing else in
-/// it can make up for.
+/// What `a <= b` (`a < b` for less = 1) is where the difference of the constants, or its negative, leaves 64 bits:
+/// nothing else in it can make up for that.
 std::optional<Expr> beyond_64_bits(Expr a, Expr b, int less) {
   auto constant_of = [](Expr e) {
     return e.kind() == Kind::Add ? e.operands()[0].constant().value_or(0) : e.constant().value_or(0);
   };
   if (a.is_constant() == b.is_constant()) return std::nullopt;
   const __int128 d = static_cast<__int128>(constant_of(b)) - constant_of(a) - less;
-  if (d == static_cast<std::int64_t>(d)) return std::nullopt;
+  if (d == static_cast<std::int64_t>(d) && -d == static_cast<std::int64_t>(-d)) return std::nullopt;
   return d > 0 ? 1 : 0;
 }
 

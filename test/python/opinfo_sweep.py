@@ -89,7 +89,9 @@ def samples_of(op, dtype, count):
 
         text = ", ".join([numbers_as_they_are(leaf) for leaf in leaves])
         name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
-        yield Sample(name, number, f"{name}({text})", function, tuple(leaves[i].detach() for i in where))
+        # Memory of its own: samples share running statistics, which calls write to.
+        own = copy.deepcopy(tuple(leaves[i].detach() for i in where))
+        yield Sample(name, number, f"{name}({text})", function, own)
 
 
 # Where eager gives memory as it comes.

@@ -50,6 +50,44 @@ def test_result_that_is_its_argument():
 @pytest.mark.parametrize(
     "make",
     [
+        lambda x: [x, x],
+        lambda x: [(y := x * 2), y],
+        lambda x: [(y := x * 2).view(12).view(3, 4), y],
+        lambda x: [x[:], x],
+    ],
+    ids=["argument", "twice", "view", "both"],
+)
+def test_results_that_share_memory(make):
+    """Recorded as two tensors of their own: a write to one reaches neither the other nor the argument."""
+    made = operator(make, returns="Tensor[]", fake=lambda x: [torch.empty_like(x) for _ in "ab"])
+
+    def fn(t):
+        a, b = made(t)
+        a.add_(1)
+        return a, b * 2, t + 0
+
+    x, (want, _) = numbers(), make(numbers())
+    a, b, t = compiled(fn)(x)
+    assert torch.equal(a, want + 1) and torch.equal(b, want * 2)
+    assert torch.equal(t, numbers()) and torch.equal(x, numbers())
+    a.add_(5)
+    assert torch.equal(b, want * 2) and torch.equal(x, numbers())
+
+
+def test_result_that_is_its_argument_in_gradients():
+    same = operator(lambda x: x)
+    torch.library.register_autograd(same.default._schema.name, lambda ctx, grad: same(grad), lib=LIBRARY)
+    x = numbers().requires_grad_()
+    y = compiled(lambda t: same(same(t.sin()) * 2).cos())(x)
+    y.sum().backward()
+    z = numbers().requires_grad_()
+    (z.sin() * 2).cos().sum().backward()
+    torch.testing.assert_close(x.grad, z.grad)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
         lambda x: (x * 2).t().contiguous().t(),
         lambda x: (x * 2)[:1, :1].expand(3, 4),
         lambda x: torch.arange(100.0)[5:17].view(3, 4),

@@ -111,6 +111,18 @@ def test_guards_of_a_result_are_dynamos_again_where_it_is_found():
     assert count(grouped(4, 6)) == (2, 0)
 
 
+def test_a_float_that_was_taken_for_a_constant_is_no_other_float():
+    """Its guard comes with tracing, which a result that is found leaves out."""
+
+    def f(x, s):
+        return x + s, x**s
+
+    graph = torch.compile(f, backend="coil", dynamic=True)
+    x = torch.rand(4)
+    for s in (0.5, 1.5, 2.5):
+        same(graph(x, s), f(x, s))
+
+
 def test_a_graph_that_is_found_is_called_by_dynamo_itself():
     """Nothing of AOTAutograd stands around it, as where it was just compiled."""
     x, w = torch.randn(4, 8), torch.randn(8, 3)

@@ -8,6 +8,7 @@ from batch import outcomes
 from cases import (
     complex_tensors,
     composites,
+    edges,
     factorizations,
     gradients,
     library,
@@ -36,6 +37,7 @@ FAMILIES = [
         special,
         selection,
         gradients,
+        edges,
     )
     for v in vars(module).values()
     if isinstance(v, Family)

@@ -587,3 +587,82 @@ def test_sizes_from_strides_and_offsets():
         for n, a, b, k in ((6, 10, 11, 3), (7, 13, 9, 5), (5, 9, 21, 9)):
             x, y, z = sliced(n, a), sliced(n, b), torch.randn(40)[k:]
             same(g(x, y, z), f(x, y, z))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda z: z.mul_(2),
+        lambda z: z.real.add_(1),
+        lambda z: z.diagonal().zero_(),
+        lambda z: torch.view_as_real(z)[1].neg_(),
+    ],
+    ids=["whole", "real", "diagonal", "pairs"],
+)
+@pytest.mark.parametrize(
+    "seen", [lambda z: z, lambda z: z.t(), lambda z: z[:, ::2]], ids=["dense", "transposed", "gaps"]
+)
+def test_complex_inputs_that_are_written(write, seen):
+    def f(z):
+        write(z)
+        return z.sum()
+
+    z = torch.randn(4, 4, dtype=torch.complex64)
+    mine, theirs = (seen(z.clone()) for _ in "ab")
+    same(compiled(f)(mine), f(theirs))
+    assert torch.equal(mine, theirs)
+
+
+def test_eight_bit_floats_that_are_written():
+    def f(x):
+        x.copy_(x.float() * 2)
+
+    x = torch.tensor([[0.5, 1.0], [2.0, -3.0]])
+    mine = x.to(torch.float8_e4m3fn)
+    compiled(f)(mine)
+    assert torch.equal(mine.float(), x * 2)
+
+
+def test_sizes_of_complex_tensors_that_are_free():
+    def f(x):
+        return torch.fft.rfft(x, dim=-1).sum(-1).abs(), torch.view_as_complex(x.view(-1, 2)).reshape(x.shape[0], -1) * 2
+
+    graph = compiled(f, dynamic=True)
+    for n in (4, 6):
+        x = torch.randn(3, n)
+        same(graph(x), f(x))
+
+
+def test_gradient_of_overlapping_frames():
+    def f(x):
+        return torch.istft(x, 16, 4, window=torch.hann_window(16), length=64)
+
+    x = torch.randn(2, 9, 17, dtype=torch.complex64, requires_grad=True)
+    (want,) = torch.autograd.grad(f(x).square().sum(), x)
+    (got,) = torch.autograd.grad(compiled(f)(x).square().sum(), x)
+    torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_gradient_of_bags(mode):
+    at, starts = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9]), torch.tensor([0, 4, 4])
+
+    def f(table):
+        return torch.nn.functional.embedding_bag(at, table, starts, mode=mode, padding_idx=1)
+
+    table = torch.randn(10, 3, requires_grad=True)
+    (want,) = torch.autograd.grad(f(table).square().sum(), table)
+    (got,) = torch.autograd.grad(compiled(f)(table).square().sum(), table)
+    torch.testing.assert_close(got, want)
+
+
+def test_every_second_of_a_free_size_less_one():
+    def f(x):
+        y = (x * 2)[:-1]
+        y[::2] += 1
+        return y
+
+    graph = compiled(f, dynamic=True)
+    for n in (8, 5):
+        x = torch.randn(n)
+        same(graph(x), f(x))

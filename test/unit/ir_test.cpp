@@ -51,6 +51,17 @@ TEST_F(IrTest, FoldsOnlyWhatIsExact) {
   EXPECT_EQ(pool.op(ScalarOp::Where, pool.op(ScalarOp::Lt, i(1), i(2)), x, f(0)), x);
 }
 
+TEST_F(IrTest, FoldsCastsOfConstants) {
+  Scalar x = pool.load(0, DType::F32, {graph.ivar(0)}), one = pool.constant(DType::F32, 1.5);
+  EXPECT_EQ(pool.op(ScalarOp::Where, pool.op(ScalarOp::Not, pool.cast(one, DType::Bool)), one, x), x);
+  EXPECT_EQ(pool.cast(pool.constant(DType::F64, NAN), DType::Bool), pool.constant_int(DType::Bool, 1));
+  EXPECT_EQ(pool.cast(pool.constant(DType::F64, -3.7), DType::I64), pool.constant_int(DType::I64, -3));
+  // What no integer of the type is, the processor decides.
+  EXPECT_EQ(pool.cast(pool.constant(DType::F64, 300), DType::U8)->op, ScalarOp::Cast);
+  EXPECT_EQ(pool.cast(pool.constant(DType::F64, -1), DType::U64)->op, ScalarOp::Cast);
+  EXPECT_EQ(pool.cast(pool.constant(DType::F64, INFINITY), DType::I32)->op, ScalarOp::Cast);
+}
+
 TEST_F(IrTest, ComparesIndicesThatAreKnown) {
   Scalar i = pool.index(graph.ivar(0));
   auto number = [&](std::int64_t v) { return pool.constant_int(DType::I64, v); };

@@ -220,21 +220,24 @@ COIL_SPECIAL f64 c_airy_ai(f64 x) {
 COIL_OF_ONE(c_airy_ai)
 
 // @piece c_zeta
-// Hurwitz's zeta function: the first terms, then Euler and Maclaurin's formula.
+// Hurwitz's zeta function: the first terms, then Euler and Maclaurin's formula. Where all terms are 0, eager's factors
+// of the formula leave the range of doubles, and their products with 0 are NaN.
 COIL_SPECIAL f64 c_zeta(f64 x, f64 q) {
   if (x == 1) return COIL_INFINITY;
-  if (!(x > 1) || q != q) return COIL_NAN;
+  if (x < 1 || q != q || q == COIL_INFINITY) return COIL_NAN;
   if (q <= 0) {
     if (q == c_floor(q)) return COIL_INFINITY;
     if (x != c_floor(x)) return COIL_NAN;
   }
+  if (x != x) return COIL_NAN;
   f64 s = 0, a = q;
   for (int k = 0; k < 10 || a <= 10; k++) {
     const f64 b = c_pow(a, -x);
     s += b;
-    if (c_abs(b) <= 1e-17 * c_abs(s) || k > 10000000) return s;
+    if (c_abs(b) < 1e-17 * c_abs(s) || k > 10000000) return s;
     a += 1;
   }
+  if (s == 0 && x > 2.5e13) return COIL_NAN;
   const f64 w = c_pow(a, -x), z = 1 / (a * a);
   s += w * a / (x - 1) + 0.5 * w;
   f64 t = x * w / a;

@@ -267,6 +267,7 @@ Value sum_to_size(Steps& s) {
   Exprs wanted;
   for (const Value& v : s["size"].as_list()) wanted.push_back(s.integer(v));
   if (wanted.size() > s.rank(x)) s.refuse("takes fewer or as many dimensions");
+  if (wanted.empty()) return s.call("aten.sum.default", {x});  // also of a number, which makes an int64 of integers
   const std::size_t lead = s.rank(x) - wanted.size();
   std::vector<std::int64_t> summed;
   for (std::size_t d = lead; d < s.rank(x); ++d)

@@ -108,28 +108,28 @@ Value histc(Steps& s) {
   return s.call("aten.scatter_add.default", {s.full({bins}, 0, type), 0, place, s.to(inside, type)});
 }
 
-/// Means of neighbours along a dimension.
-Value middles(Steps& s, const Value& y, std::int64_t dim) {
+/// Sums of neighbours along a dimension, in the tensor's own type, where integers wrap.
+Value pairs(Steps& s, const Value& y, std::int64_t dim) {
   const Expr n = s.size(y, dim);
-  return s.div(s.add(s.slice(y, dim, 1, n), s.slice(y, dim, 0, n - 1)), 2.0);
+  return s.add(s.slice(y, dim, 0, n - 1), s.slice(y, dim, 1, n));
 }
 
-/// Areas of trapezoids, with the steps between `x` or with `dx`.
-Value areas(Steps& s, std::int64_t dim) {
-  const Value& y = s["y"];
-  bool samples = false;
-  for (const Parameter& p : s.op.schema.parameters) samples |= p.name == "x";
-  if (!samples) return s.mul(middles(s, y, dim), s["dx"]);
-  const Value& x = s["x"];
+bool has_samples(Steps& s) {
+  return std::ranges::any_of(s.op.schema.parameters, [](const Parameter& p) { return p.name == "x"; });
+}
+
+/// The steps between the `x`, along the dimension of `y`.
+Value gaps(Steps& s, std::int64_t dim) {
+  const Value &x = s["x"], &y = s["y"];
   const std::int64_t along = s.rank(x) == 1 ? 0 : s.wrapped(dim - static_cast<std::int64_t>(s.rank(y)), s.rank(x));
   const Expr n = s.size(x, along);
-  Value gaps = s.sub(s.slice(x, along, 1, n), s.slice(x, along, 0, n - 1));
+  Value made = s.sub(s.slice(x, along, 1, n), s.slice(x, along, 0, n - 1));
   if (s.rank(x) == 1) {
     Exprs sizes(s.rank(y), 1);
-    sizes[static_cast<std::size_t>(dim)] = s.size(gaps, 0);
-    gaps = s.reshape(gaps, sizes);
+    sizes[static_cast<std::size_t>(dim)] = s.size(made, 0);
+    made = s.reshape(made, sizes);
   }
-  return s.mul(middles(s, y, dim), gaps);
+  return made;
 }
 
 Value trapezoid(Steps& s) {
@@ -140,12 +140,17 @@ Value trapezoid(Steps& s) {
     rest.erase(rest.begin() + dim);
     return s.full(rest, 0, s.dtype(y));
   }
-  return s.sum(areas(s, dim), {dim});
+  // In eager's order, which decides what integers wrap to and what infinite steps make of nothing.
+  if (has_samples(s)) return s.div(s.sum(s.mul(pairs(s, y, dim), gaps(s, dim)), {dim}), 2.0);
+  return s.mul(s.div(s.sum(pairs(s, y, dim), {dim}), 2.0), s["dx"]);
 }
 
 Value cumulative_trapezoid(Steps& s) {
-  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(s["y"]));
-  return s.call("aten.cumsum.default", {areas(s, dim), dim});
+  const Value& y = s["y"];
+  const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(y));
+  const Value areas =
+      has_samples(s) ? s.div(s.mul(pairs(s, y, dim), gaps(s, dim)), 2.0) : s.mul(s.div(pairs(s, y, dim), 2.0), s["dx"]);
+  return s.call("aten.cumsum.default", {areas, dim});
 }
 
 Value mvlgamma(Steps& s) {

@@ -183,6 +183,8 @@ Value permuted(const Call& call) {
 Value range(const Call& call) {
   auto part = [&](std::string_view name, int fallback) {
     const Value* value = given(call, name);
+    const Bool* truth = value ? value->get_if<Bool>() : nullptr;
+    if (truth && truth->condition.is_constant()) return Value(truth->condition.is_constant(1) ? 1 : 0);
     return value ? *value : Value(fallback);
   };
   Value start = part("start", 0), end = part("end", 0), step = part("step", 1);

@@ -208,7 +208,8 @@ Value rot90(const Call& call) {
 }
 
 Value roll(const Call& call) {
-  dims_argument(call, call.tensor(0).rank(), "dims");
+  const auto dims = dims_argument(call, call.tensor(0).rank(), "dims");
+  if (call.tensor(0).rank() == 0 && !dims.empty()) refuse(call, "a number has no dimension {} to roll", dims[0]);
   return dense(call.env, call.tensor(0), call.tensor(0).sizes);
 }
 

@@ -152,7 +152,13 @@ Value position(const Call& call) {
 
 Value count(const Call& call) { return reduced(call, DType::I64); }
 
-Value logical(const Call& call) { return reduced(call, call.tensor(0).dtype == DType::U8 ? DType::U8 : DType::Bool); }
+Value logical(const Call& call) {
+  const TensorMeta& self = call.tensor(0);
+  const DType dtype = self.dtype == DType::U8 ? DType::U8 : DType::Bool;
+  const bool names_none = call.op.schema.target.ends_with(".dims") && call["dim"].is<Values>() &&
+                          call["dim"].as_list().empty();  // None stands for all, an empty list for none
+  return names_none ? dense(call.env, dtype, self.device, self.sizes) : reduced(call, dtype);
+}
 
 Value deviation(const Call& call) {
   DType dtype = call.tensor(0).dtype;

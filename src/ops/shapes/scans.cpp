@@ -86,14 +86,14 @@ Value diff(const Call& call) {
   TensorMeta self = call.tensor(0);
   std::size_t dim = dim_argument(call, self.rank());
   if (self.rank() == 0) refuse(call, "takes a tensor with dimensions");
+  const std::int64_t n = number(call, "n");
+  if (n < 0) refuse(call, "n is {}", n);
+  if (n == 0) return dense(call.env, self, self.sizes);
   Values parts;
   if (const Value* first = given(call, "prepend")) parts.push_back(*first);
   parts.push_back(self);
   if (const Value* last = given(call, "append")) parts.push_back(*last);
   if (parts.size() > 1) self = apply(call.env, "aten.cat.default", {parts, static_cast<std::int64_t>(dim)}).as_tensor();
-  std::int64_t n = number(call, "n");
-  if (n < 0) refuse(call, "n is {}", n);
-  if (n == 0) return dense(call.env, self, self.sizes);
   for (std::int64_t i = 0; i < n; ++i) {
     TensorMeta slice = self;
     Expr rest = slice.sizes[dim] - 1;

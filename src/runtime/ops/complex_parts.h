@@ -1,5 +1,5 @@
-// The library operation `complex_parts`: complex numbers as pairs of real ones, or pairs as complex numbers, bit for
-// bit.
+// The library operation `complex_parts`: complex numbers as pairs of real ones, pairs as complex numbers, or complex
+// numbers in another place, bit for bit.
 #pragma once
 #include "runtime/device/library.h"
 

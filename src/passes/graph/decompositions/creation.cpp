@@ -23,8 +23,12 @@ Value scalar(Rewriter& r) { return filled(r, r["s"]); }
 
 Value range(Rewriter& r) {
   if (r.node->target == "aten.arange.start_step" && r.has("dtype")) return None{};
-  Value start = r.has("start") ? r["start"] : Value(0), step = r.has("step") ? r["step"] : Value(1);
-  return r.call("aten.arange.start_step", {start, r["end"], step},
+  auto part = [&](std::string_view name, int otherwise) {
+    if (!r.has(name)) return Value(otherwise);
+    const auto* truth = r[name].get_if<ops::Bool>();
+    return truth && truth->condition.is_constant() ? Value(truth->condition.is_constant(1) ? 1 : 0) : r[name];
+  };
+  return r.call("aten.arange.start_step", {part("start", 0), part("end", 0), part("step", 1)},
                 {{"dtype", r.result().dtype}, {"device", r.result().device}});
 }
 

@@ -124,10 +124,10 @@ Value dropout_backward(Rewriter& r) {
   return r.to(r.mul(r.mul(r["grad_output"], r.to(r["mask"], r.result().dtype)), r["scale"]), r.result().dtype);
 }
 
-/// The slopes of training, of which one that hardly varies is a constant, as in eager.
+/// In training the slopes are those that were drawn.
 Value rrelu_backward(Rewriter& r) {
   const double lower = r.real("lower"), upper = r.real("upper");
-  if (r.flag("training") && upper - lower > 1e-6) return r.to(r.mul(r["grad_output"], r["noise"]), r.result().dtype);
+  if (r.flag("training")) return r.to(r.mul(r["grad_output"], r["noise"]), r.result().dtype);
   return r.call("aten.leaky_relu_backward.default",
                 {r["grad_output"], r["self"], (lower + upper) / 2, r.flag("self_is_result")});
 }

@@ -194,9 +194,16 @@ Value fused_rms_norm(Rewriter& r) {
 Value weight_norm(Rewriter& r) {
   const Value &v = r["v"], &g = r["g"];
   std::int64_t kept = r.number("dim");
+  if (kept < -1) kept += static_cast<std::int64_t>(r.rank(v));
   std::vector<std::int64_t> dims;
-  for (std::size_t d = 0; d < r.rank(v); ++d)
-    if (static_cast<std::int64_t>(d) != kept) dims.push_back(static_cast<std::int64_t>(d));
+  for (std::size_t d = 0; d < r.rank(v); ++d) {
+    const bool reduced = static_cast<std::int64_t>(d) != kept;
+    if (reduced) dims.push_back(static_cast<std::int64_t>(d));
+    // Eager's kernels take `g` as a row of numbers, however it is shaped.
+    const bool differs = r.rank(g) != r.rank(v) || r.module.env->statically_known_true(
+                                                       sym::ne(r.meta(g).sizes[d], reduced ? 1 : r.meta(v).sizes[d]));
+    if (kept != -1 && differs) r.refuse("takes a g of one number for each slice of v, and of as many dimensions");
+  }
   // Of a vector each element is a norm of its own; an empty list of dimensions would mean all of them.
   Value norm = dims.empty()
                    ? Value(r.call("aten.abs.default", {r.widened(v)}))

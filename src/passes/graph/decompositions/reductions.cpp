@@ -1,5 +1,6 @@
 // Reductions in terms of sum, amax, amin, argmax, argmin, any, all, prod and var_mean; differences and sorts.
 // Kept for lowering: those, mean.dim, cumsum, cumprod, cummax, logcumsumexp, sort.stable, topk.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -108,7 +109,12 @@ Value norm(Rewriter& r) {
   for (std::string_view name : {"p", "ord"})
     if (r.has(name)) p = r.real(name);
   DType type = r.result().dtype;
-  Value x = r.widened(r.to(r["self"], type)), dims = dims_value(reduced_dims(r)), keep = r.flag("keepdim");
+  const std::vector<std::int64_t> along = reduced_dims(r);
+  Value x = r.widened(r.to(r["self"], type)), dims = dims_value(along), keep = r.flag("keepdim");
+  // Of one element alone nothing is squared, which could overflow.
+  const bool single = r.rank(x) == 0 || std::ranges::all_of(along, [&](std::int64_t d) {
+                        return r.meta(x).sizes[static_cast<std::size_t>(d)].is_constant(1);
+                      });
   auto abs = [&] { return r.call("aten.abs.default", {x}); };
   auto sum = [&](const Value& each) { return r.call("aten.sum.dim_IntList", {each, dims, keep}); };
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -119,7 +125,7 @@ Value norm(Rewriter& r) {
     made = r.call("aten.amin.default", {abs(), dims, keep});
   else if (p == 0)
     made = r.to(sum(r.call("aten.ne.Scalar", {x, 0})), r.dtype(x));
-  else if (p == 1)
+  else if (p == 1 || single)
     made = sum(abs());
   else if (p == 2)
     made = r.call("aten.sqrt.default", {sum(r.mul(x, x))});
@@ -144,12 +150,12 @@ Value diff(Rewriter& r) {
   Value x = r["self"];
   std::int64_t d = r.dim("dim", r.rank(x)), n = r.number("n");
   auto at = static_cast<std::size_t>(d);
+  if (n == 0) return r.call("aten.clone.default", {x});  // what would stand before and behind it as well is left out
   Values parts;
   if (r.has("prepend")) parts.push_back(r["prepend"]);
   parts.push_back(x);
   if (r.has("append")) parts.push_back(r["append"]);
   if (parts.size() > 1) x = r.call("aten.cat.default", {parts, d});
-  if (n == 0) return x == r["self"] ? Value(r.call("aten.clone.default", {x})) : x;
   for (std::int64_t i = 0; i < n; ++i) {
     Expr size = r.meta(x).sizes[at];
     Value later = r.call("aten.slice.Tensor", {x, d, 1, size}),
