@@ -281,10 +281,9 @@ class Page {
       if (found == call_of_line_.end()) continue;
       const ProvenanceCall& call = calls_[found->second];
       const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
-      const std::string name =
-          (call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name)
-                       : "library <code>" + escape(call.name) + "</code>") +
-          place_of(p_.lines[l]);
+      const std::string name = (call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name)
+                                            : "library <code>" + escape(call.name) + "</code>") +
+                               place_of(p_.lines[l]);
       out_ += fmt::format(
           "<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td "
           "class=\"bytes\">{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n",

@@ -110,9 +110,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
   check_library_calls(*out.graph, machine);
 
   out.schedule = stages(kStageSchedule.name, [&] {
-    return scheduler::schedule(*out.graph, [&](Device d) -> const scheduler::Choices& {
-      return machine.backend_of(d).choices();
-    });
+    return scheduler::schedule(*out.graph,
+                               [&](Device d) -> const scheduler::Choices& { return machine.backend_of(d).choices(); });
   });
   stages.show(kStageSchedule, [&] { return scheduler::to_string(*out.graph, out.schedule); });
   if (settings.memory_order) {
@@ -122,8 +121,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
   if (settings.verify) scheduler::verify(*out.graph, out.schedule);
   autotune(out, settings, options, stages);
 
-  out.lines = stages(kStageWrapper.name,
-                     [&] { return wrapper::build(module, *out.graph, out.schedule, machine.backends()); });
+  out.lines =
+      stages(kStageWrapper.name, [&] { return wrapper::build(module, *out.graph, out.schedule, machine.backends()); });
   run_passes(wrapper_pipeline(), out.lines, passes::WrapperContext{context, *machine.backend}, stages);
   stages.show(kStageWrapper, [&] { return print(out.lines); });
 }
@@ -256,7 +255,8 @@ runtime::Program assemble(wrapper::Program& lines, const Machine& machine, const
     const codegen::Backend& there = machine.backend_of(other.device);
     other.isa = there.isa();
     codegen::Binaries made = compile_kernels(lines, there, options, stages);
-    if (!made.source.empty()) out.kernel_source += fmt::format("\n// On {}:\n\n{}", to_string(other.device), made.source);
+    if (!made.source.empty())
+      out.kernel_source += fmt::format("\n// On {}:\n\n{}", to_string(other.device), made.source);
     out.other_libraries.push_back(std::move(made.libraries));
   }
   for (wrapper::Constant& c : lines.constants) out.constants.push_back(std::move(c.value));

@@ -314,8 +314,8 @@ class COIL_EXTENSION_API Graph {
   std::deque<Operation> operations_;
 };
 
-/// Where an operation is carried out: on the device of what it writes, or of what it reads where it writes nothing. In a
-/// program on one device that is the target's, whatever its buffers say.
+/// Where an operation is carried out: on the device of what it writes, or of what it reads where it writes nothing. In
+/// a program on one device that is the target's, whatever its buffers say.
 Device device_of(const Graph&, const Operation&);
 /// Buffers read by an operation (through loads, scatter indices or library operands), each once, in order.
 std::vector<BufferId> reads(const Operation&);

@@ -63,10 +63,10 @@ void fuse_linear(fx::GraphModule&);
 void loop_recurrences(fx::GraphModule&);
 
 /// Puts a program on the device that it is compiled for, `device` arguments included (not those that say `meta`). One
-/// whose tensors all lie on one device moves as a whole: an archive exported on the CPU compiles for another device, and
-/// the other way round. Of one that lies on the CPU and on another device, that other's part moves, and the CPU's stays
-/// (GraphModule::on_several_devices) unless all is to be on `one_device`, or `to` is the CPU. Throws Error where tensors
-/// lie on the CPU and on more than one other device.
+/// whose tensors all lie on one device moves as a whole: an archive exported on the CPU compiles for another device,
+/// and the other way round. Of one that lies on the CPU and on another device, that other's part moves, and the CPU's
+/// stays (GraphModule::on_several_devices) unless all is to be on `one_device`, or `to` is the CPU. Throws Error where
+/// tensors lie on the CPU and on more than one other device.
 void place_on_devices(fx::GraphModule&, Device to, bool one_device = false);
 
 }  // namespace coil::passes

@@ -61,9 +61,10 @@ void place_on_devices(fx::GraphModule& module, Device to, bool one_device) {
   }
   module.on_several_devices = !to.is_host() && !one_device && on_host && !accelerators.empty();
   if (module.on_several_devices && accelerators.size() > 1)
-    fail("the program's tensors lie on cpu, {}; a program lies on the cpu and one other device: compile with --set "
-         "one_device=true to have all of it on {}",
-         fmt::join(accelerators, ", "), to_string(to));
+    fail(
+        "the program's tensors lie on cpu, {}; a program lies on the cpu and one other device: compile with --set "
+        "one_device=true to have all of it on {}",
+        fmt::join(accelerators, ", "), to_string(to));
   move(module, to, !module.on_several_devices);
 }
 

@@ -31,7 +31,8 @@ inline bool takes_winograd(const target::Target& target, const Settings& setting
 
 inline constexpr LoopPass kCopyBetweenDevices{
     "copy-between-devices", "What an operation reads of another device is copied to its own.",
-    on_loops<copy_between_devices>, [](const target::Target& target, const Settings&) { return !target.device.is_host(); }};
+    on_loops<copy_between_devices>,
+    [](const target::Target& target, const Settings&) { return !target.device.is_host(); }};
 inline constexpr LoopPass kChooseWinograd{
     "choose-winograd", "3x3 convolutions that gain by Winograd's filtering are marked, with the tile to take.",
     [](ir::Graph& graph, const LoopContext& given) {

@@ -478,8 +478,11 @@ BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {
     now_.sites[site].prepared = false;
     return std::monostate();
   }
-  ExternStep bound{ops_[site].get(), static_cast<std::uint32_t>(now_.words.size()), 0,
-                   static_cast<std::uint32_t>(in.size()), static_cast<std::uint32_t>(out.size()),
+  ExternStep bound{ops_[site].get(),
+                   static_cast<std::uint32_t>(now_.words.size()),
+                   0,
+                   static_cast<std::uint32_t>(in.size()),
+                   static_cast<std::uint32_t>(out.size()),
                    plan_.place_of(call)};
   for (std::size_t i = 0; i < in.size(); ++i)
     point(call.inputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.inputs[i], in[i])) * size_of(in[i].dtype));

@@ -42,9 +42,9 @@ struct BoundResult {
 
 struct KernelStep {
   Launch launch;
-  std::uint32_t failure;  ///< as FailureStatuses counts them; 0: cannot fail
+  std::uint32_t failure;    ///< as FailureStatuses counts them; 0: cannot fail
   std::uint32_t place = 0;  ///< the device that it runs on
-  bool settles = false;   ///< not Coil's own, and writes to memory of the caller: what came before must have gone well
+  bool settles = false;  ///< not Coil's own, and writes to memory of the caller: what came before must have gone well
 };
 
 struct ExternStep {

@@ -243,7 +243,7 @@ void Binding::allocate_late(BufferId id, const OutputAllocator& allocate) {
   const bool guarded = checker_ && b.kind != BufferKind::Output;
   constexpr std::uint64_t kGuard = LifetimeChecker::kGuard;
   const std::size_t bytes = now_.buffer_bytes[owner] + (guarded ? 2 * kGuard : 0);
-  Storage& memory = late_memory_[owner] = b.place != 0                    ? allocate_on(b.place, bytes)
+  Storage& memory = late_memory_[owner] = b.place != 0                   ? allocate_on(b.place, bytes)
                                           : b.kind == BufferKind::Output ? allocate(bytes)
                                                                          : queue_.allocate(bytes);
   if (guarded) memory.data = std::shared_ptr<std::byte>(memory.data, memory.data.get() + kGuard);

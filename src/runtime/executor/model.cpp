@@ -119,8 +119,8 @@ std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<Device
     const OtherDevice& other = program.plan.others[k];
     impl->others.push_back(open_device(other.device));
     const std::vector<std::vector<std::byte>> none;
-    impl->loaded_others.push_back(impl->others.back()->load(
-        other.isa, k < program.other_libraries.size() ? program.other_libraries[k] : none));
+    impl->loaded_others.push_back(
+        impl->others.back()->load(other.isa, k < program.other_libraries.size() ? program.other_libraries[k] : none));
   }
   impl->plan = std::move(program.plan);
   impl->kernels = resolve(*impl);

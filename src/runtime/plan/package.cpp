@@ -146,8 +146,7 @@ Program read_package(const Archive& archive, WeightCheck check) {
     return all;
   };
   program.libraries = read_libraries(0);
-  for (std::size_t k = 0; k < program.plan.others.size(); ++k)
-    program.other_libraries.push_back(read_libraries(k + 1));
+  for (std::size_t k = 0; k < program.plan.others.size(); ++k) program.other_libraries.push_back(read_libraries(k + 1));
   if (archive.contains(kSource)) program.kernel_source = archive.read(kSource).text();
   const Bytes weights = check == WeightCheck::Hash ? checked_entry(archive, hashes, kWeights) : archive.map(kWeights);
   for (const Constant& c : program.plan.constants) program.constants.push_back(constant_in(c, weights));

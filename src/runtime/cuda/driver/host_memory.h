@@ -19,8 +19,8 @@ class HostMemory : public std::enable_shared_from_this<HostMemory> {
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
-  /// At least `bytes` bytes, aligned to a page, contents undefined. Throws Error when there is none. The device's context
-  /// is current.
+  /// At least `bytes` bytes, aligned to a page, contents undefined. Throws Error when there is none. The device's
+  /// context is current.
   Storage allocate(std::size_t bytes);
 
  private:

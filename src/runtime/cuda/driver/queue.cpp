@@ -147,8 +147,7 @@ void CudaQueue::copy(const Tensor& to, const Tensor& from) {
 void CudaQueue::copy_ahead(const Tensor& to, const Tensor& from) {
   const bool one_piece = same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides);
   if (to.numel() == 0 || !one_piece || !to.device().is_host() || from.device() != device()) return copy(to, from);
-  driver().check(driver().copy_to_host(to.bytes(), address(from), bytes_of(to), stream()),
-                 "copy memory to the host");
+  driver().check(driver().copy_to_host(to.bytes(), address(from), bytes_of(to), stream()), "copy memory to the host");
 }
 
 void CudaQueue::launch(const Launch& l, void* const* words) {

@@ -100,7 +100,7 @@ class CudaQueue final : public Queue {
   int depth_ = 0;                   ///< of begin … end
   ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
   std::shared_ptr<HostMemory> host_memory_;
-  std::vector<void*> shared_;       ///< host memory that kernels see
+  std::vector<void*> shared_;  ///< host memory that kernels see
   std::unique_ptr<Copier> copier_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Dnn> dnn_;
