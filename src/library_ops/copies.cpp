@@ -9,7 +9,7 @@ std::vector<Descriptor> copy_ops() {
            .sentence = "y = x, where the two lie on different devices of the program. The runtime carries it out "
                        "between the devices' queues, whatever the devices are.",
            .operands = {{"x", "any"}},
-           .results = {{"y", "as x"}},
+           .results = {{"y", "like x"}},
            .attributes = {copies::kNonBlocking},
            .traits = {Trait::DeviceCopy}}};
 }
