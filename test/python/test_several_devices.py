@@ -4,6 +4,8 @@ device whose memory the host cannot touch.
 """
 
 import json
+import os
+import pathlib
 import re
 import zipfile
 
@@ -13,7 +15,10 @@ from safetensors.torch import load_file, save_file
 from torch._subclasses import FakeTensorMode
 from torch.export import Dim
 
-from coil_harness import coil, differences, eager
+from coil_harness import ENVIRONMENT, coil, differences, eager
+from emitted import BUILD
+from emulated_cuda import EmulatedKernels
+from test_emit_cuda import PLACE
 from test_metal import WITH_MACHINE, needs_machine
 
 # Subscripts would ask torch for a GPU, where tensors are fake ones of such.
@@ -229,3 +234,37 @@ def test_what_is_refused(tmp_path):
         "compile", tmp_path / "m.pt2", "-o", tmp_path / "w.coil", "--set", "assert_lifetimes=true", "--device", "metal"
     )
     assert done.returncode == 1 and "assert_lifetimes watches" in done.stderr
+
+
+def kernels_for_the_fake_driver(package):
+    """What the driver of tests runs: the package's CUDA kernels on the CPU."""
+    with zipfile.ZipFile(package) as archive:
+        text = archive.read("kernels/kernels.cpp").decode().split("\n// On cpu:\n")[0]
+    begin = text.index('extern "C" __global__')
+    return EmulatedKernels(text[:begin], re.split(r'(?=extern "C" __global__)', text[begin:])[1:]).library._name
+
+
+@pytest.mark.skipif(PLACE is None, reason="nvidia-cuda-nvrtc is not installed")
+@pytest.mark.parametrize("graphs", ["false", "true"])
+def test_on_cuda_by_the_driver_of_tests(graphs, tmp_path):
+    """Streams that run ahead, page-locked memory, and parts recorded as graphs; three calls in a row are alike."""
+
+    class Steps(Program):
+        def forward(self, x, y, s):
+            a = (x * 2 + s).relu()
+            ahead = a.to("cpu", non_blocking=True)
+            beside = y.cumsum(0)
+            far = (ahead + beside).to(self.far)
+            return (far * x).sum(0), ahead * 2, far.cpu().softmax(-1), a.cpu()
+
+    module, args = Steps(), CASES["crossing"][1]
+    export_over(module, args(), tmp_path / "m.pt2")
+    nvrtc = ("--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={pathlib.Path(PLACE).parent}")
+    package = compiled(tmp_path, "--device", "cuda", *nvrtc)
+    before, want = eager(module, args())
+    fake = {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda")}
+    env = ENVIRONMENT | fake | {"COIL_FAKE_CUDA_KERNELS": kernels_for_the_fake_driver(package)}
+    got = results(package, before, tmp_path, "--set", f"cuda.graphs={graphs}", env=env)
+    assert not differences(got, want)
+    done = coil("bench", package, "--set", f"cuda.graphs={graphs}", "--seconds", "0.1", env=env)
+    assert done.returncode == 0 and "on cuda:0" in done.stdout, done.stderr
