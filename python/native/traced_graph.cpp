@@ -37,7 +37,7 @@ Literal Literal::dtype(const std::string& name) {
   if (!d) fail("element type {} is not supported", name);
   return {*d};
 }
-// Graphs come in as if they were on the CPU: `move_to_device` puts all of a program where it runs.
+// Graphs come in as if they were on the CPU: `place_on_devices` puts all of a program where it runs.
 Literal Literal::device(const std::string& name) {
   const Device d = device_named(name);
   return {d.is_meta() ? d : Device{}};

@@ -25,7 +25,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) 
   Lowered lowered = lower(stage);
   wrapper::Program& lines = lowered.lines;
 
-  out.program = std::make_shared<runtime::Program>(assemble(lines, *lowered.machine.backend, options, stage));
+  out.program = std::make_shared<runtime::Program>(assemble(lines, lowered.machine, options, stage));
   out.program->plan.signature = signature_of(lowered.source, out.program->plan);
   look(lowered, *out.program);
   if (lowered.source.sample_inputs) out.program->sample_inputs = std::move(*lowered.source.sample_inputs);
@@ -59,6 +59,7 @@ void emit_torch_package(const std::filesystem::path& pt2, const std::filesystem:
   if (output == "-") fail("a package for torch cannot go to standard output; name a file");
   CompileOptions options = given;
   options.settings.try_emplace("keep_weights", "true");
+  options.settings["one_device"] = "true";
   const Settings settings = parse_settings(options.settings);
   runtime::TorchInterface interface;
   Compiled compiled = compile_lowered(

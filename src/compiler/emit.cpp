@@ -35,6 +35,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   if (language == wrapper::kTorchPackage) return emit_torch_package(pt2, output, given);
   const std::unique_ptr<wrapper::Emitter> emitter = wrapper::make_emitter(language);
   CompileOptions options = given;
+  if (language != "wrapper") options.settings["one_device"] = "true";  // only packages lie on several
   if (!emitter->reads_packed_weights()) options.settings["pack_weights"] = "false";
   if (!emitter->reads_packed_weights() && parse_settings(options.settings).batch_invariant)
     fail(

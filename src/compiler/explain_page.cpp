@@ -12,6 +12,7 @@
 #include "compiler/streams_text.h"
 #include "device/text.h"
 #include "fx/text.h"
+#include "library_ops/table.h"
 #include "runtime/device/library.h"
 #include "runtime/executor/executor.h"
 #include "runtime/plan/arena_planner.h"
@@ -87,12 +88,32 @@ class Page {
   }
   static std::string link(std::size_t call) { return fmt::format("<a href=\"#call{0}\">{0}</a>", call); }
 
+  std::string devices() const {
+    std::string all = to_string(p_.device);
+    for (Device d : p_.others) all += ", " + to_string(d);
+    return all;
+  }
+
+  /// Where a call is carried out, where that is not the program's device.
+  std::string place_of(const wrapper::Line& line) const {
+    if (const auto* kernel = std::get_if<wrapper::CallKernel>(&line)) {
+      const std::size_t place = p_.kernels[kernel->kernel].place;
+      return place == 0 ? "" : ", on " + to_string(p_.device_of(place));
+    }
+    const auto* call = std::get_if<wrapper::CallExtern>(&line);
+    if (!call) return "";
+    const std::size_t place = p_.place_of(*call);
+    if (library_ops::has(call->op, library_ops::Trait::DeviceCopy)) return ", to " + to_string(p_.device_of(place));
+    return (place == 0 ? "" : ", on " + to_string(p_.device_of(place))) +
+           (runtime::leaves_to_host(call->op, p_.device_of(place).type) ? ", on the host" : "");
+  }
+
   void summary() {
     section("summary", "Summary");
     const std::uint64_t live =
         report_.live_bytes.empty() ? 0 : *std::max_element(report_.live_bytes.begin(), report_.live_bytes.end());
     out_ +=
-        "<table>\n" + row("device", to_string(p_.device)) +
+        "<table>\n" + row("device", devices()) +
         row("calls", fmt::format("{}, {} of them of libraries", calls_.size(), report_.extern_calls)) +
         row("kernels", std::to_string(p_.kernels.size())) +
         (seconds_.empty() ? ""
@@ -269,10 +290,9 @@ class Page {
       if (found == call_of_line_.end()) continue;
       const ProvenanceCall& call = calls_[found->second];
       const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
-      const std::string name = call.kernel
-                                   ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name)
-                                   : "library <code>" + escape(call.name) + "</code>" +
-                                         (runtime::leaves_to_host(call.name, p_.device.type) ? ", on the host" : "");
+      const std::string name = (call.kernel ? fmt::format("<a href=\"#{0}\"><code>{0}</code></a>", call.name)
+                                            : "library <code>" + escape(call.name) + "</code>") +
+                               place_of(p_.lines[l]);
       out_ += fmt::format(
           "<tr class=\"item\" id=\"call{0}\"><td>{0}</td><td>{1}</td>{7}<td "
           "class=\"bytes\">{2}</td><td>{3}</td><td>{4}</td><td>{5}</td><td>{6}</td></tr>\n",
@@ -345,7 +365,7 @@ namespace {
 std::vector<double> measured(Lowered& lowered, const CompileOptions& options, Stages& stage) {
   if (!lowered.source.sample_inputs) fail("this archive has no sample inputs to measure with");
   const std::vector<Tensor>& inputs = *lowered.source.sample_inputs;
-  const auto model = runtime::Model::load(assemble(lowered.lines, *lowered.machine.backend, options, stage));
+  const auto model = runtime::Model::load(assemble(lowered.lines, lowered.machine, options, stage));
   const runtime::Plan& plan = model->plan();
   runtime::Context context(model);
   std::vector<double> least;

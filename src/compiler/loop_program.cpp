@@ -14,7 +14,8 @@ namespace {
 
 void make_schedule(LoopProgram& p, const Machine& machine) {
   if (p.schedule || p.nests) fail("the program is scheduled already");
-  p.schedule = scheduler::schedule(*p.graph, machine.backend->choices());
+  p.schedule = scheduler::schedule(
+      *p.graph, [&](Device d) -> const scheduler::Choices& { return machine.backend_of(d).choices(); });
 }
 
 void split_kernels(LoopProgram& p, const Machine& machine) {

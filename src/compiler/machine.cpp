@@ -31,6 +31,24 @@ Machine make_machine(Device device, const Settings& settings) {
   return make_machine(device, settings, codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa));
 }
 
+std::vector<const codegen::Backend*> Machine::backends() const {
+  std::vector<const codegen::Backend*> all{backend.get()};
+  for (const auto& other : others) all.push_back(other.get());
+  return all;
+}
+
+const codegen::Backend& Machine::backend_of(Device device) const {
+  for (const auto& other : others)
+    if (other->device() == device) return *other;
+  return *backend;
+}
+
+void add_host(Machine& machine, const Settings& settings) {
+  Settings plain = settings;
+  plain.cuda_kernels = "cuda";
+  machine.others.push_back(make_machine({}, plain, machine.toolchain).backend);
+}
+
 Machine make_constants_machine(const Machine& machine, const Settings& settings) {
   // Constants are computed here, whatever machine the program is for.
   codegen::Toolchain toolchain =

@@ -68,6 +68,8 @@ const Row kRows[] = {
      "leave parameters and buffers as the archive has them, compute nothing of them at compile time, so that others "
      "may "
      "take their place (docs/aoti.md)"},
+    {"one_device", &Settings::one_device, "true|false",
+     "move what the program's author put on the CPU, beside another device, to the device that is compiled for"},
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fuse_epilogues", &Settings::fuse_epilogues, "true|false",
      "put what follows a product or convolution (activations, additions, scales) into the library's call"},

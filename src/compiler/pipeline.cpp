@@ -10,6 +10,7 @@
 #include "compiler/options.h"
 #include "compiler/run_passes.h"
 #include "fx/text.h"
+#include "library_ops/table.h"
 #include "lowering/lowering.h"
 #include "runtime/device/library.h"
 #include "runtime/device/messages.h"
@@ -31,13 +32,16 @@ bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) {
 }
 
 /// Throws Error for a library call that neither the device nor the host can carry out.
-void check_library_calls(const ir::Graph& graph, const codegen::Backend& backend) {
-  for (const ir::Operation& op : graph.operations())
-    if (const auto* call = std::get_if<ir::Extern>(&op.node);
-        call && !is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device().type))
+void check_library_calls(const ir::Graph& graph, const Machine& machine) {
+  for (const ir::Operation& op : graph.operations()) {
+    const auto* call = std::get_if<ir::Extern>(&op.node);
+    if (!call || library_ops::has(call->op, library_ops::Trait::DeviceCopy)) continue;
+    const codegen::Backend& backend = machine.backend_of(ir::device_of(graph, op));
+    if (!is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device().type))
       throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op,
                               to_string(backend.device())),
                   call->op, op.where);
+  }
 }
 
 /// Launch configs by measurement on the program's device; where that is not there, the heuristics' stay. Returns what
@@ -67,7 +71,11 @@ std::string measure_products(Lowered& lowered, Device device, const CompileOptio
 lowering::LowerOptions lower_options(const Machine& machine, const Settings& settings) {
   const codegen::Backend& backend = *machine.backend;
   return {.fallback = settings.fallback,
-          .implemented = [&backend](const ir::Extern& call) { return is_implemented(call, backend); },
+          .implemented =
+              [&machine](const ir::Extern& call, Device device) {
+                return library_ops::has(call.op, library_ops::Trait::DeviceCopy) ||
+                       is_implemented(call, machine.backend_of(device));
+              },
           .products_into_rows = settings.cuda_direct_rows,
           .orders_writes = settings.deterministic,
           .batch_invariant = settings.batch_invariant,
@@ -99,10 +107,12 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
   stages.show(kStageLower, [&] { return print(*out.graph); });
   run_passes(loop_pipeline(), *out.graph, context, stages);
   stages.show(kStageIr, [&] { return print(*out.graph); });
-  check_library_calls(*out.graph, *machine.backend);
+  check_library_calls(*out.graph, machine);
 
-  out.schedule =
-      stages(kStageSchedule.name, [&] { return scheduler::schedule(*out.graph, machine.backend->choices()); });
+  out.schedule = stages(kStageSchedule.name, [&] {
+    return scheduler::schedule(*out.graph,
+                               [&](Device d) -> const scheduler::Choices& { return machine.backend_of(d).choices(); });
+  });
   stages.show(kStageSchedule, [&] { return scheduler::to_string(*out.graph, out.schedule); });
   if (settings.memory_order) {
     stages(kStageSplit.name, [&] { scheduler::split_for_memory(*out.graph, out.schedule); });
@@ -112,7 +122,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
   autotune(out, settings, options, stages);
 
   out.lines =
-      stages(kStageWrapper.name, [&] { return wrapper::build(module, *out.graph, out.schedule, *machine.backend); });
+      stages(kStageWrapper.name, [&] { return wrapper::build(module, *out.graph, out.schedule, machine.backends()); });
   run_passes(wrapper_pipeline(), out.lines, passes::WrapperContext{context, *machine.backend}, stages);
   stages.show(kStageWrapper, [&] { return print(out.lines); });
 }
@@ -141,7 +151,7 @@ RunModule run_here(const Machine& machine, const Settings& given, const CompileO
     lowered.machine = make_constants_machine(machine, settings);
     run_passes(constants_pipeline(), part, graph_context(lowered.machine, settings, {}), stages);
     lower_module(part, settings, quiet, stages, lowered);
-    runtime::Context context(runtime::Model::load(assemble(lowered.lines, *lowered.machine.backend, quiet, stages)));
+    runtime::Context context(runtime::Model::load(assemble(lowered.lines, lowered.machine, quiet, stages)));
     return context.run({}).outputs;
   };
 }
@@ -181,6 +191,11 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
     fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   run_passes(graph_pipeline(), module, graph_context(out.machine, settings, run_here(out.machine, settings, options)),
              stages);
+  if (module.on_several_devices) {
+    if (settings.checks.lifetimes) fail("assert_lifetimes watches programs on the cpu alone, not over several devices");
+    if (settings.max_autotune) fail("max_autotune times programs on one device; compile with --set one_device=true");
+    add_host(out.machine, settings);
+  }
   stages.show(kStageTransformed, [&] { return print(module); });
   lower_module(module, settings, options, stages, out);
   out.lines.source = std::move(lines);
@@ -189,12 +204,14 @@ Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& op
 
 codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::Backend& backend,
                                   const CompileOptions& options, Stages& stages) {
+  const std::size_t place = lines.place_of(backend.device());
   std::vector<std::string> texts;
-  for (const wrapper::Kernel& k : lines.kernels) texts.push_back(k.text);
+  for (const wrapper::Kernel& k : lines.kernels)
+    if (k.place == place) texts.push_back(k.text);
   codegen::Binaries binaries = stages(
       kStageKernels.name, [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
   stages.show(kStageKernels, [&] { return binaries.source; });
-  if (!lines.device.is_host())
+  if (!backend.device().is_host())
     for (const auto& kernel : wrapper::user_kernels(lines)) {
       binaries.libraries.push_back(kernel->binary);
       const auto* ptx = reinterpret_cast<const std::byte*>(kernel->ptx.data());
@@ -221,9 +238,10 @@ void compile_triton_kernels(wrapper::Program& lines, const codegen::Backend& bac
         call->kernel = made[static_cast<std::size_t>(found - missing.begin())];
 }
 
-runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options,
+runtime::Program assemble(wrapper::Program& lines, const Machine& machine, const CompileOptions& options,
                           Stages& stages) {
   runtime::Program out;
+  const codegen::Backend& backend = *machine.backend;
   compile_triton_kernels(lines, backend, options, stages);
   out.plan = stages("plan", [&] { return wrapper::make_plan(lines); });
   out.plan.memory_limit = static_cast<std::uint64_t>(parse_settings(options.settings).memory_limit);
@@ -233,6 +251,14 @@ runtime::Program assemble(wrapper::Program& lines, const codegen::Backend& backe
   codegen::Binaries binaries = compile_kernels(lines, backend, options, stages);
   out.kernel_source = std::move(binaries.source);
   out.libraries = std::move(binaries.libraries);
+  for (runtime::OtherDevice& other : out.plan.others) {
+    const codegen::Backend& there = machine.backend_of(other.device);
+    other.isa = there.isa();
+    codegen::Binaries made = compile_kernels(lines, there, options, stages);
+    if (!made.source.empty())
+      out.kernel_source += fmt::format("\n// On {}:\n\n{}", to_string(other.device), made.source);
+    out.other_libraries.push_back(std::move(made.libraries));
+  }
   for (wrapper::Constant& c : lines.constants) out.constants.push_back(std::move(c.value));
   return out;
 }

@@ -39,10 +39,10 @@ RunModule run_here(const Machine&, const Settings&, const CompileOptions&);
 
 /// Triton makes code of the kernels of Coil's own that are its text; the calls then hold it. Nothing on the CPU.
 void compile_triton_kernels(wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);
-/// The kernels of a program, compiled.
+/// The kernels of a program that run on the backend's device, compiled.
 codegen::Binaries compile_kernels(const wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);
 /// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.
-runtime::Program assemble(wrapper::Program& lines, const codegen::Backend&, const CompileOptions&, Stages&);
+runtime::Program assemble(wrapper::Program& lines, const Machine&, const CompileOptions&, Stages&);
 
 /// `compile` for a program that is in memory.
 Compiled compile_program(frontend::ExportedProgram, const CompileOptions&);

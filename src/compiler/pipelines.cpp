@@ -44,7 +44,7 @@ constexpr GraphStep kGraph[] = {
     {&passes::kPropagate},
     {&passes::kSimplifySymbolicMasks},
     {&passes::kFoldConstants},
-    {&passes::kMoveToDevice},
+    {&passes::kPlaceOnDevices},
     {&passes::kLoopRecurrences},
     {&passes::kDecomposeForDevice, off_host},
     {&passes::kEliminateCommonSubexpressions, off_host},
@@ -53,11 +53,12 @@ constexpr GraphStep kGraph[] = {
 };
 
 constexpr GraphStep kConstants[] = {
-    {&passes::kMoveToDevice},
+    {&passes::kPlaceOnDevices},
     {&passes::kDecomposeForDevice},
 };
 
 constexpr LoopStep kLoop[] = {
+    {&passes::kCopyBetweenDevices},
     {&passes::kChooseWinograd},
     {&passes::kChooseStrides},
     {&passes::kFusePostOps, with_epilogues},

@@ -3,6 +3,7 @@
 #include "codegen/triton/compile.h"
 #include "compiler/memory_text.h"
 #include "compiler/streams_text.h"
+#include "library_ops/table.h"
 #include "runtime/device/library.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
@@ -62,9 +63,19 @@ std::string buffers_of(const wrapper::Program& program, const std::vector<wrappe
   return some(names);
 }
 
-/// Where a library call is carried out, when that is not the program's device.
-std::string_view place_of(const wrapper::Program& program, const wrapper::CallExtern& call) {
-  return runtime::leaves_to_host(call.op, program.device.type) ? " (on the host)" : "";
+/// ` on cpu`, in a program over several devices.
+std::string on_device(const wrapper::Program& program, std::size_t place) {
+  return program.others.empty() ? "" : " on " + to_string(program.device_of(place));
+}
+
+/// Where a library call is carried out: of a copy, from where to where.
+std::string place_of(const wrapper::Program& program, const wrapper::CallExtern& call) {
+  const std::size_t place = program.place_of(call);
+  if (library_ops::has(call.op, library_ops::Trait::DeviceCopy))
+    return fmt::format(" from {} to {}", to_string(program.device_of(program.place_of(call.inputs.at(0).buffer))),
+                       to_string(program.device_of(place)));
+  return on_device(program, place) +
+         (runtime::leaves_to_host(call.op, program.device_of(place).type) ? " (on the host)" : "");
 }
 
 void write_steps(std::string& text, const CompileReport& report, const SourceLines& lines,
@@ -83,7 +94,8 @@ void write_steps(std::string& text, const CompileReport& report, const SourceLin
   };
   for (const wrapper::Line& line : program.lines) {
     if (auto* call = std::get_if<wrapper::CallKernel>(&line))
-      add(line, kernel_name(program.kernels.at(call->kernel)), call->origins, call->where);
+      add(line, kernel_name(program.kernels.at(call->kernel)) + on_device(program, program.kernels[call->kernel].place),
+          call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallExtern>(&line))
       add(line, fmt::format("library {}{}", call->op, place_of(program, *call)), call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallFallback>(&line))

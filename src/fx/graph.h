@@ -239,6 +239,10 @@ struct GraphModule {
   std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;
   std::map<std::string, std::unique_ptr<GraphModule>> subgraphs;  ///< share `env`
 
+  /// Values lie on the device that is compiled for and on the CPU, as passes/graph/place_on_devices.h found; where not,
+  /// all lie on the one.
+  bool on_several_devices = false;
+
   /// Whether an attribute has the value that is known now in every run.
   bool is_constant(const std::string& attribute) const;
 };

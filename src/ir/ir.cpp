@@ -148,6 +148,15 @@ Scalar Graph::seed() {
   return seed;
 }
 
+Device device_of(const Graph& graph, const Operation& op) {
+  if (graph.on_several_devices) {
+    if (!op.outs.empty()) return graph.buffer(op.outs.front()).layout.device;
+    const std::vector<BufferId> read = reads(op);
+    if (!read.empty()) return graph.buffer(read.front()).layout.device;
+  }
+  return graph.target().device;
+}
+
 std::vector<BufferId> reads(const Operation& op) {
   std::vector<BufferId> result;
   auto add = [&](BufferId id) {

@@ -280,6 +280,9 @@ class COIL_EXTENSION_API Graph {
   std::vector<BufferId> inputs;          ///< one for each of the program's inputs, in order
   std::map<BufferId, Tensor> constants;  ///< values of Constant buffers
   std::set<BufferId> mutated;            ///< inputs and constants that operations write to
+  /// A part of the program lies on the CPU, beside the target's device. Where not, nothing depends on the devices of
+  /// buffers: all lie on the target's.
+  bool on_several_devices = false;
   /// No choice that a value's bits depend on follows from how many rows a batch has (deterministic=batch).
   bool batch_invariant = false;
   std::set<BufferId> exchanged;  ///< constants that others may take the place of
@@ -311,6 +314,9 @@ class COIL_EXTENSION_API Graph {
   std::deque<Operation> operations_;
 };
 
+/// Where an operation is carried out: on the device of what it writes, or of what it reads where it writes nothing. In
+/// a program on one device that is the target's, whatever its buffers say.
+Device device_of(const Graph&, const Operation&);
 /// Buffers read by an operation (through loads, scatter indices or library operands), each once, in order.
 std::vector<BufferId> reads(const Operation&);
 /// Calls `f` on every expression of an operation itself, those of its body and of its views among them, but not on what

@@ -49,6 +49,8 @@ class Parser {
     c.expect("loops");
     c.expect("(");
     sym::read_declarations(c, *env_);
+    graph_->on_several_devices = c.accept("on");
+    if (graph_->on_several_devices) c.expect("several"), c.expect("devices");
     c.expect(":");
     c.expect_end();
   }

@@ -34,7 +34,8 @@ class Text {
   explicit Text(const Graph& graph) : graph_(graph) {}
 
   std::string print() {
-    out_ = fmt::format("loops({}):\n", sym::declarations(*graph_.env_ptr()));
+    out_ = fmt::format("loops({}){}:\n", sym::declarations(*graph_.env_ptr()),
+                       graph_.on_several_devices ? " on several devices" : "");
     for (const Buffer& b : graph_.buffers()) buffer(b);
     for (const Operation& op : graph_.operations()) operation(op);
     out_ += "return";

@@ -32,8 +32,9 @@ enum class Trait : std::uint8_t {
   Exchange,             ///< exchanges values with other processes and is done when it returns: called as a collective
                         ///< is, and waited for by nobody
   Barrier,              ///< an exchange of nothing: processes wait for one another
+  DeviceCopy,           ///< moves a tensor from one device of the program to another
 };
-inline constexpr std::size_t kTraits = 12;
+inline constexpr std::size_t kTraits = 13;
 /// As in `takes post-operations`.
 std::string_view to_string(Trait);
 

@@ -35,7 +35,7 @@ const std::vector<Descriptor>& builtin() {
   static const std::vector<Descriptor> all = [] {
     std::vector<Descriptor> list;
     for (const auto group : {product_ops, convolution_ops, attention_ops, sorting_ops, recurrent_ops, selection_ops,
-                             check_ops, matrix_ops, collective_ops})
+                             check_ops, matrix_ops, collective_ops, copy_ops})
       for (Descriptor& d : group()) list.push_back(std::move(d));
     return list;
   }();
@@ -93,6 +93,7 @@ std::string_view to_string(Trait trait) {
     case Trait::Wait: return "waits for a collective";
     case Trait::Exchange: return "exchanges values with other processes, and is done when it returns";
     case Trait::Barrier: return "is a barrier";
+    case Trait::DeviceCopy: return "moves a tensor between devices";
   }
   return {};
 }

@@ -29,5 +29,6 @@ std::vector<Descriptor> selection_ops();
 std::vector<Descriptor> check_ops();
 std::vector<Descriptor> matrix_ops();
 std::vector<Descriptor> collective_ops();
+std::vector<Descriptor> copy_ops();
 
 }  // namespace coil::library_ops

@@ -2,16 +2,53 @@
 #include <cmath>
 #include <optional>
 
+#include "library_ops/copies.h"
 #include "lowering/common.h"
 
 namespace coil::lowering {
 
 namespace {
 
+/// The copy on another device. What changes beside the device (type, layout) does so where the value comes from, as in
+/// eager, so that the copy itself moves memory as it lies.
+TensorBox copy_to_device(Context& ctx, const TensorBox& box) {
+  const sym::TensorMeta& made = ctx.result();
+  const auto values = [&] {
+    const Value v = element(ctx, box, made.sizes);
+    return box.dtype() == made.dtype ? v : v.cast(made.dtype);
+  };
+  const bool has_memory = box.storage->realized() || box.storage->body->has_loads;
+  if (!has_memory) return result(ctx, values());
+  const Exprs strides = ir::dense_strides(ctx.graph.env(), made.sizes, made.strides);
+  std::optional<BufferView> from = box.dtype() == made.dtype ? box.strided() : std::nullopt;
+  if (!from || from->strides != strides) {
+    sym::TensorMeta there = made;
+    there.device = box.device();
+    const TensorBox relaid = result(ctx, values(), there);
+    ir::Layout& layout = ctx.graph.buffer(relaid.realize()).layout;
+    layout.fixed = true;
+    from = BufferView{*relaid.storage->buffer, made.dtype, made.sizes, layout.strides, 0};
+  }
+  ctx.graph.buffer(from->buffer).layout.fixed = true;
+  const auto [copy, to] = library_result(ctx, made.dtype, made.sizes, from->strides);
+  ctx.graph.buffer(to.buffer).layout.fixed = true;
+  const ops::Operator* op = ctx.node->op;
+  const bool has_flag = op && std::ranges::any_of(op->schema.parameters, [](const ops::Parameter& p) {
+                          return p.name == library_ops::copies::kNonBlocking.name;
+                        });
+  const auto* flag = has_flag ? ctx.node->arg(library_ops::copies::kNonBlocking.name).get_if<ops::Bool>() : nullptr;
+  library_ops::Attributes attributes;
+  if (flag && flag->condition.is_constant(1))
+    attributes.emplace(library_ops::copies::kNonBlocking.name, std::int64_t{1});
+  add_library_call(ctx, std::string(library_ops::copies::kDeviceCopy), std::move(attributes), {*from}, {to});
+  return copy;
+}
+
 /// The same values in the recorded dtype and layout. A conversion to a narrow float rounds, also where consumers absorb
 /// it: it is there to lose precision.
 Lowered copy(Context& ctx, const ops::Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
+  if (ctx.graph.on_several_devices && box.device() != ctx.result().device) return copy_to_device(ctx, box);
   Value v = element(ctx, box, ctx.result().sizes);
   const DType from = box.dtype(), to = ctx.result().dtype;
   // A float below zero is made the signed number first, as where eager runs; C++ leaves it open.

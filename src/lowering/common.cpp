@@ -107,16 +107,20 @@ TensorBox in_result_dtype(Context& ctx, const TensorBox& box) {
   return box.dtype() == ctx.result().dtype ? box : result(ctx, element(ctx, box, box.sizes));
 }
 
-namespace {
-
 Device device_of(const Context& ctx) {
   const ops::Value* meta = &ctx.node->meta.value;
   if (auto* list = meta->get_if<ops::Values>(); list && !list->empty()) meta = &list->front();
   auto* tensor = meta->get_if<sym::TensorMeta>();
-  return tensor ? tensor->device : Device{};
+  if (tensor || !ctx.graph.on_several_devices) return tensor ? tensor->device : Device{};
+  // What gives numbers is carried out where its operand lies.
+  for (const ops::Value& arg : ctx.node->args)
+    if (const auto box = ctx.optional_tensor(arg); box && box->storage) return box->device();
+  return ctx.graph.target().device;
 }
 
-}  // namespace
+const target::Target& Context::target() const {
+  return graph.on_several_devices && node ? graph.target(device_of(*this)) : graph.target();
+}
 
 TensorBox pointwise(Context& ctx, DType dtype, const Exprs& sizes, Value body, const Exprs& strides) {
   return ir::make_pointwise(ctx.graph, dtype, device_of(ctx), sizes, body.cast(register_type(dtype)), strides);

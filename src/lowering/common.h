@@ -150,6 +150,9 @@ void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Value body
 void add_library_call(Context&, std::string op, library_ops::Attributes attributes, std::vector<BufferView> inputs,
                       std::vector<BufferView> outputs);
 
+/// Where the node that is lowered lies: its results, or its first operand where they are numbers.
+Device device_of(const Context&);
+
 /// A dimension argument, counted from the end when negative.
 std::size_t dimension(std::int64_t dim, std::size_t rank);
 std::size_t dimension(Context&, const ops::Value&, std::size_t rank);

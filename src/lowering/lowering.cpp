@@ -283,6 +283,7 @@ class Driver {
     if (node.target.starts_with("aten._assert_scalar."))
       return ctx_.require(condition_of(node), "assertion failed");  // those of `pending` are made by now
     require_no_negative_sizes(node.meta.value);
+    realize_elsewhere(node.args, device_of(ctx_));
     realize_operands(node);
     Lowered value;
     try {
@@ -305,6 +306,18 @@ class Driver {
         if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
     }
     ctx_.values[&node] = std::move(value);
+  }
+
+  /// A value of another device is computed there, and what is read here is a copy of it
+  /// (passes/loop/device_copies.h). Numbers that no memory holds have no device.
+  void realize_elsewhere(const ops::Values& args, Device here) {
+    if (!graph_->on_several_devices) return;
+    for (const ops::Value& a : args) {
+      if (auto* list = a.get_if<ops::Values>()) realize_elsewhere(*list, here);
+      const auto box = ctx_.optional_tensor(a);
+      if (box && box->storage && box->device() != here && !box->storage->realized() && box->storage->body->has_loads)
+        box->realize();
+    }
   }
 
   void realize_operands(const fx::Node& node) {
@@ -336,7 +349,7 @@ class Driver {
     auto& all = graph_->operations();
     auto lacks = [&](const ir::Operation& op) {
       const auto* call = std::get_if<ir::Extern>(&op.node);
-      return call && ctx_.options.implemented && !ctx_.options.implemented(*call);
+      return call && ctx_.options.implemented && !ctx_.options.implemented(*call, ir::device_of(*graph_, op));
     };
     if (std::none_of(all.begin() + static_cast<std::ptrdiff_t>(since), all.end(), lacks)) return false;
     graph_->drop_operations(since, [](const ir::Operation& op) { return std::holds_alternative<ir::Extern>(op.node); });
@@ -390,6 +403,7 @@ std::unique_ptr<ir::Graph> lower(const fx::GraphModule& module, const LowerOptio
   if (std::string text = options.fallback ? "" : unsupported(module); !text.empty()) throw Error(text);
   auto graph = std::make_unique<ir::Graph>(module.env, target);
   graph->batch_invariant = options.batch_invariant;
+  graph->on_several_devices = module.on_several_devices;
   Driver(module, *graph, options).run();
   return graph;
 }

@@ -28,9 +28,9 @@ struct Lowered : std::variant<std::monostate, TensorBox, std::vector<TensorBox>>
 
 struct LowerOptions {
   bool fallback = false;  ///< operators without lowering become calls of the host, not an error
-  /// Whether the device carries out a library call; with `fallback`, operators that would need another become calls of
+  /// Whether a device carries out a library call; with `fallback`, operators that would need another become calls of
   /// the host. Empty: all of them.
-  std::function<bool(const ir::Extern&)> implemented = {};
+  std::function<bool(const ir::Extern&, Device)> implemented = {};
   /// Large products that only leave the program are written where they go, where the library can do it.
   bool products_into_rows = true;
   /// Products' operands may grow by zeros to whole vectors, where the library is slow on others.
@@ -62,8 +62,8 @@ class Context {
   const LowerOptions options;
   const fx::Node* node = nullptr;  ///< being lowered
 
-  /// What the program is compiled for.
-  const target::Target& target() const { return graph.target(); }
+  /// What carries out the node: what the program is compiled for, or the host where the node's values lie there.
+  const target::Target& target() const;
   /// Bytes of the vectors that products' rows should consist of; 0: any will do.
   std::int64_t product_vector_bytes() const { return options.grows_products ? target().product_vector_bytes : 0; }
 

@@ -63,6 +63,7 @@ ProgramStorage::ProgramStorage(const fx::GraphModule& module, ir::Graph& graph) 
 
 TensorBox ProgramStorage::input(const fx::Input& input, const fx::Node& placeholder) {
   ir::Layout layout{.fixed = true};
+  if (graph_.on_several_devices) layout.device = graph_.target().device;
   if (auto* meta = placeholder.meta.value.get_if<sym::TensorMeta>()) {
     layout.dtype = meta->dtype;
     layout.device = meta->device;
@@ -82,10 +83,18 @@ TensorBox ProgramStorage::input(const fx::Input& input, const fx::Node& placehol
   return ir::whole(graph_, id);
 }
 
+/// Of a program on one device constants have none of their own: they go where it runs.
+Device ProgramStorage::attribute_device(const std::string& name) const {
+  if (!graph_.on_several_devices) return {};
+  for (const fx::Node* n = module_.graph.first(); n; n = n->next())
+    if (n->opcode == fx::Opcode::GetAttr && n->target == name && n->is_tensor()) return n->tensor().device;
+  return graph_.target().device;
+}
+
 ir::BufferId ProgramStorage::attribute_buffer(const std::string& name) {
   if (auto found = attributes_.find(name); found != attributes_.end()) return found->second;
   const Tensor& value = module_.attributes.at(name);
-  ir::Layout layout{.dtype = value.dtype, .fixed = true};
+  ir::Layout layout{.dtype = value.dtype, .device = attribute_device(name), .fixed = true};
   layout.sizes.assign(value.sizes.begin(), value.sizes.end());
   layout.strides.assign(value.strides.begin(), value.strides.end());
   const ir::BufferId id = graph_.add_buffer(name, ir::BufferKind::Constant, std::move(layout)).id;

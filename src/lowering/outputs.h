@@ -25,6 +25,7 @@ class ProgramStorage {
 
  private:
   ir::BufferId attribute_buffer(const std::string& name);
+  Device attribute_device(const std::string& name) const;
   const fx::GraphModule& module_;
   ir::Graph& graph_;
   std::map<std::string, ir::BufferId> inputs_, attributes_;

@@ -70,7 +70,7 @@ bool names_variable(Expr e, char prefix) {
 
 class Fuser {
  public:
-  Fuser(ir::Graph& graph, const Choices& choices) : graph_(graph), choices_(choices) {}
+  Fuser(ir::Graph& graph, ChoicesOf choices) : graph_(graph), choices_of_(std::move(choices)) {}
 
   Schedule run() {
     live_ = ir::live_operations(graph_);
@@ -92,10 +92,13 @@ class Fuser {
     std::set<std::int64_t> draws;  ///< numbers of the random bits that its bodies draw (ScalarOp::Random)
     std::size_t scalar_ops = 0, block = 0;
     bool is_copy = false, may_fail = false;
+    Device device;
   };
 
   void place(const Operation& op) {
     const std::vector<BufferId> reads = ir::reads(op);
+    const Device device = ir::device_of(graph_, op);
+    choices_ = &choices_of_(device);
     std::size_t earliest = 0;  // the first item that the operation may be part of
     std::vector<std::size_t> candidates;
     std::set<std::size_t> conflicts;  // items it may follow but not join
@@ -138,6 +141,8 @@ class Fuser {
         reason = "the other is a library call or runs alone";
       else if (infos_[c].is_copy)
         reason = "the other is a copy, which costs nothing where both sides can share memory";
+      else if (infos_[c].device != device)
+        reason = "the two run on different devices";
       else if (infos_[c].may_fail && writes_to_caller(op))
         reason = "the other may fail half way, and this one writes to memory of the caller";
       else if (infos_[c].block != blocks_[op.id])
@@ -233,6 +238,7 @@ class Fuser {
     for (BufferId b : op.outs) add(uses_[b].writers), infos_[item].writes.insert(b);
     infos_[item].scalar_ops += body_ops(op);
     infos_[item].block = blocks_[op.id];
+    infos_[item].device = ir::device_of(graph_, op);
     if (const auto* loop = std::get_if<ir::Pointwise>(&op.node)) infos_[item].may_fail |= ir::may_fail(loop->body);
     if (const auto* loop = std::get_if<ir::Reduction>(&op.node)) infos_[item].may_fail |= ir::may_fail(loop->body);
     if (auto symbol = op.defined_symbol()) definitions_[*symbol] = item;
@@ -338,7 +344,7 @@ class Fuser {
   std::optional<Joined> join(const Group& group, const Info& info, const Operation& op,
                              const std::vector<BufferId>& reads, std::string& reason) {
     if (auto why =
-            choices_.refuses(Pair{group.members.size(), info.reads.size() + info.writes.size() + reads.size()})) {
+            choices_->refuses(Pair{group.members.size(), info.reads.size() + info.writes.size() + reads.size()})) {
       reason = std::move(*why);
       return std::nullopt;
     }
@@ -356,12 +362,12 @@ class Fuser {
       if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason)) continue;
       Joint joint = joint_of(group, joined, op);
       joint.scattered = scattered(joined, op, m);
-      if (auto why = choices_.refuses_loops(joint)) {
+      if (auto why = choices_->refuses_loops(joint)) {
         reason = std::move(*why);
         continue;
       }
       joint.saved_bytes = saved_bytes(joined, info, op, &m, reads);
-      const std::int64_t gain = choices_.gain(joint);
+      const std::int64_t gain = choices_->gain(joint);
       if (best && gain <= best->gain) continue;
       joined.members.push_back(std::move(m));
       best = Joined{std::move(joined), gain};
@@ -373,7 +379,7 @@ class Fuser {
   /// Whether the kernel stays within the policy's size. Terms that bodies over the same variables share are there once.
   bool bodies_fit(const Group& group, const Info& info, const Operation& op, const Member& member,
                   std::string& reason) const {
-    if (info.scalar_ops + body_ops(op) <= choices_.max_scalar_ops()) return true;
+    if (info.scalar_ops + body_ops(op) <= choices_->max_scalar_ops()) return true;
     std::vector<std::pair<const Member*, std::vector<ir::Scalar>>> bodies{{&member, {op.body()}}};
     for (const Member& m : group.members) {
       auto alike = std::find_if(bodies.begin(), bodies.end(),
@@ -383,7 +389,7 @@ class Fuser {
     }
     std::size_t ops = 0;
     for (const auto& [over, roots] : bodies) ops += distinct_ops(roots);
-    return ops <= choices_.max_scalar_ops() || no(reason, "the kernel's bodies are as large as the policy allows");
+    return ops <= choices_->max_scalar_ops() || no(reason, "the kernel's bodies are as large as the policy allows");
   }
 
   /// The group with its members rewritten for a new space.
@@ -454,14 +460,15 @@ class Fuser {
 
   Joint joint_of(const Group& before, const Group& joined, const Operation& op) {
     const bool pointwise = std::holds_alternative<ir::Pointwise>(op.node);
-    const std::int64_t many = choices_.min_parallel_outer();
+    const std::int64_t many = choices_->min_parallel_outer();
     return {.rows = graph_.batch_invariant ? many : graph_.env().hint_or(sym::product(joined.outer), many),
             .row = graph_.env().hint_or(sym::product(joined.inner), 1),
             .mixes = !joined.pointwise() && (before.pointwise() || pointwise)};
   }
 
   ir::Graph& graph_;
-  const Choices& choices_;
+  const ChoicesOf choices_of_;
+  const Choices* choices_ = nullptr;  ///< of the device of the operation that is placed
   std::vector<bool> live_;
   std::vector<std::size_t> blocks_;
   std::unordered_map<Expr, std::size_t> definitions_;  ///< the items that define symbols
@@ -498,6 +505,9 @@ std::size_t distinct_ops(std::span<const ir::Scalar> roots) {
   return total;
 }
 
-Schedule schedule(ir::Graph& graph, const Choices& choices) { return Fuser(graph, choices).run(); }
+Schedule schedule(ir::Graph& graph, const Choices& choices) {
+  return Fuser(graph, [&choices](Device) -> const Choices& { return choices; }).run();
+}
+Schedule schedule(ir::Graph& graph, const ChoicesOf& choices) { return Fuser(graph, choices).run(); }
 
 }  // namespace coil::scheduler

@@ -1,5 +1,6 @@
 // Which operations share a kernel, and in which order kernels and library calls run.
 #pragma once
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -124,6 +125,9 @@ std::size_t distinct_ops(std::span<const ir::Scalar> roots);
 /// Fuses greedily in program order. Linear in the number of operations and their reads. The order of operations that
 /// touch one buffer, where one of them writes, is kept.
 Schedule schedule(ir::Graph&, const Choices& = {});
+/// The same of a program over several devices, with the policy of each. Operations of two devices share no kernel.
+using ChoicesOf = std::function<const Choices&(Device)>;
+Schedule schedule(ir::Graph&, const ChoicesOf&);
 
 /// What an operation of a group computes, in the group's variables: body with loads substituted, and the index stored
 /// to.

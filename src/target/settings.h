@@ -42,6 +42,7 @@ struct Settings {
   bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms
   bool pack_weights = true;           ///< pack_weights
   bool keep_weights = false;          ///< keep_weights: nothing follows from the values of parameters and buffers
+  bool one_device = false;            ///< one_device: parts of the program that lie on the CPU are moved as well
   bool fuse = true;                   ///< fuse
   bool fuse_epilogues = true;         ///< fuse_epilogues
   bool memory_order = true;           ///< memory.order: calls run in the order that needs the least memory

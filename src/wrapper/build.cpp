@@ -8,11 +8,13 @@ namespace {
 
 class Builder {
  public:
-  Builder(const fx::GraphModule& module, ir::Graph& graph, const codegen::Backend& backend)
-      : module_(module), graph_(graph), backend_(backend) {
+  Builder(const fx::GraphModule& module, ir::Graph& graph, std::span<const codegen::Backend* const> backends)
+      : module_(module), graph_(graph), backends_(backends) {
     p_.env = graph.env_ptr();
     p_.name = module.name;
-    p_.device = backend.device();
+    p_.device = backends.front()->device();
+    if (graph.on_several_devices)
+      for (const codegen::Backend* b : backends.subspan(1)) p_.others.push_back(b->device());
   }
 
   Program run(const scheduler::Schedule& schedule) {
@@ -34,10 +36,24 @@ class Builder {
         out.value = std::get<double>(o.value);
       p_.outputs.push_back(std::move(out));
     }
+    forget_unused_devices();
     return std::move(p_);
   }
 
  private:
+  /// Numbers that the author put on the CPU are a part of kernels elsewhere: what is left may lie on one device.
+  void forget_unused_devices() {
+    std::set<BufferId> used;
+    for (const Line& l : p_.lines) {
+      const Uses u = uses(l);
+      used.insert(u.reads.begin(), u.reads.end());
+      used.insert(u.writes.begin(), u.writes.end());
+    }
+    for (const Output& o : p_.outputs)
+      if (const auto* v = std::get_if<View>(&o.value)) used.insert(v->buffer);
+    if (std::ranges::all_of(used, [&](BufferId b) { return p_.place_of(b) == 0; })) p_.others.clear();
+  }
+
   void add_buffers() {
     std::set<BufferId> outputs;
     for (const ir::GraphOutput& o : graph_.outputs)
@@ -98,8 +114,9 @@ class Builder {
       origins.insert(op.origins.begin(), op.origins.end());
       if (!op.where.empty()) where = op.where;
     }
-    call_kernel(backend_.group(graph_, group), std::move(origins), std::move(where));
     const ir::Operation& op = graph_.operations()[group.members[0].op];
+    const std::size_t place = place_of(op);
+    call_kernel(backends_[place]->group(graph_, group), place, std::move(origins), std::move(where));
     if (group.members.size() > 1) return;
     if (auto from = ir::copied_buffer(graph_, op)) std::get<CallKernel>(p_.lines.back()).copies = {*from, op.outs[0]};
   }
@@ -117,12 +134,14 @@ class Builder {
     return origins;
   }
 
-  void call_kernel(codegen::Kernel k, std::set<std::string> nodes, std::string where) {
+  std::size_t place_of(const ir::Operation& op) const { return p_.place_of(ir::device_of(graph_, op)); }
+
+  void call_kernel(codegen::Kernel k, std::size_t place, std::set<std::string> nodes, std::string where) {
     auto [it, added] = kernel_index_.emplace(k.symbol, p_.kernels.size());
     if (added) {
       p_.lines.push_back(DefineKernel{p_.kernels.size()});
       p_.kernels.push_back(
-          {k.symbol, std::move(k.text), std::move(k.parts), std::move(k.triton), std::move(k.language)});
+          {k.symbol, std::move(k.text), std::move(k.parts), std::move(k.triton), std::move(k.language), place});
     }
     CallKernel call{it->second,
                     std::move(k.buffers),
@@ -155,7 +174,8 @@ class Builder {
     } else if (auto* c = std::get_if<ir::Control>(&op.node)) {
       p_.lines.push_back(*c);
     } else if (std::holds_alternative<ir::Scatter>(op.node)) {
-      call_kernel(backend_.scatter(graph_, op), op.origins, op.where);
+      const std::size_t place = place_of(op);
+      call_kernel(backends_[place]->scatter(graph_, op), place, op.origins, op.where);
     } else if (auto* host = std::get_if<ir::Fallback>(&op.node)) {
       p_.lines.push_back(CallFallback{host->op, host->arguments, host->inputs, host->outputs, host->writes,
                                       host->is_list, op.origins, origins_of(op.origins), op.where});
@@ -166,16 +186,18 @@ class Builder {
                                         op.origins, origins_of(op.origins), op.where});
     } else {
       const auto& call = std::get<ir::Extern>(op.node);
-      if (backend_.has_template(call.op)) return call_kernel(template_kernel(call, op.where), op.origins, op.where);
+      const std::size_t place = place_of(op);
+      if (backends_[place]->has_template(call.op))
+        return call_kernel(template_kernel(*backends_[place], call, op.where), place, op.origins, op.where);
       p_.lines.push_back(CallExtern{call.op, call.attributes, call.inputs, call.outputs, op.origins,
                                     origins_of(op.origins), op.where});
     }
   }
 
   /// What the backend has no kernel for is refused with the user's line.
-  codegen::Kernel template_kernel(const ir::Extern& call, const std::string& where) {
+  codegen::Kernel template_kernel(const codegen::Backend& backend, const ir::Extern& call, const std::string& where) {
     try {
-      return backend_.template_kernel(graph_, call);
+      return backend.template_kernel(graph_, call);
     } catch (const Error& e) {
       if (!e.where().empty()) throw;
       throw Error(e.what(), call.op, where);
@@ -184,7 +206,7 @@ class Builder {
 
   const fx::GraphModule& module_;
   ir::Graph& graph_;
-  const codegen::Backend& backend_;
+  const std::span<const codegen::Backend* const> backends_;
   Program p_;
   std::map<std::string, std::size_t> kernel_index_;
 };
@@ -193,7 +215,13 @@ class Builder {
 
 Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule,
               const codegen::Backend& backend) {
-  return Builder(module, graph, backend).run(schedule);
+  const codegen::Backend* const only = &backend;
+  return build(module, graph, schedule, std::span(&only, 1));
+}
+
+Program build(const fx::GraphModule& module, ir::Graph& graph, const scheduler::Schedule& schedule,
+              std::span<const codegen::Backend* const> backends) {
+  return Builder(module, graph, backends).run(schedule);
 }
 
 }  // namespace coil::wrapper

@@ -10,5 +10,8 @@ namespace coil::wrapper {
 
 /// `module` names inputs and outputs.
 Program build(const fx::GraphModule& module, ir::Graph&, const scheduler::Schedule&, const codegen::Backend&);
+/// The same of a program over several devices: for each of these its backend, the target's first.
+Program build(const fx::GraphModule& module, ir::Graph&, const scheduler::Schedule&,
+              std::span<const codegen::Backend* const>);
 
 }  // namespace coil::wrapper

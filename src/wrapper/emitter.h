@@ -32,7 +32,8 @@ class COIL_EXTENSION_API Emitter {
   std::vector<TextLines> lines_;
 };
 
-/// Throws Error when the program is neither for the CPU nor for CUDA, or a buffer of one for the CPU lies elsewhere.
+/// Throws Error when the language has no programs for its device, it lies on several, or a buffer of one for the CPU
+/// lies elsewhere.
 void require_device(const Program&, const char* language);
 
 }  // namespace coil::wrapper

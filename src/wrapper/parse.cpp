@@ -43,6 +43,7 @@ class Parser {
     c.expect("(");
     sym::read_declarations(c, *p_.env);
     if (c.accept("on")) p_.device = read_.device(c);
+    while (c.accept("and")) p_.others.push_back(read_.device(c));
     p_.check_lifetimes = c.accept("watched");
     c.expect(":");
     c.expect_end();
@@ -164,6 +165,12 @@ class Parser {
     const std::string name = c.identifier();
     if (!kernels_.emplace(name, p_.kernels.size()).second) c.fault(fmt::format("the kernel {} is defined twice", name));
     p_.kernels.push_back({name, ""});
+    if (c.accept("on")) {
+      const Device device = read_.device(c);
+      p_.kernels.back().place = p_.place_of(device);
+      if (p_.device_of(p_.kernels.back().place) != device)
+        c.fault(fmt::format("the program does not lie on {}", to_string(device)));
+    }
     return p_.kernels.size() - 1;
   }
 

@@ -91,6 +91,7 @@ class Planner {
   runtime::Plan run() {
     plan_.model_name = p_.name;
     plan_.device = p_.device;
+    for (Device d : p_.others) plan_.others.push_back({d, "", 0});
     plan_.check_lifetimes = p_.check_lifetimes;
     for (const Line& l : p_.lines)
       if (auto* d = std::get_if<DefineSymbol>(&l)) define(*d);
@@ -110,9 +111,10 @@ class Planner {
       out.index = static_cast<std::uint32_t>(b.index);
       out.name = b.name;
       out.bytes = used(b) ? shape_(b.bytes) : shape_(0);
+      out.place = static_cast<std::uint32_t>(p_.place_of(b.device));
       plan_.buffers.push_back(std::move(out));
     }
-    for (const Kernel& k : p_.kernels) plan_.kernels.push_back({k.symbol, "", ""});
+    for (const Kernel& k : p_.kernels) plan_.kernels.push_back({k.symbol, "", "", static_cast<std::uint32_t>(k.place)});
     for (const CommPool& pool : pools_)
       plan_.comm_pools.push_back({pool.layout.group, static_cast<std::uint64_t>(pool.bytes), pool.plan});
     for (const Line& l : p_.lines) std::visit([&](const auto& x) { line(x); }, l);
@@ -227,7 +229,7 @@ class Planner {
     if (c.launch)
       call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block),
       call.shared_bytes = shape_(c.launch->shared_bytes);
-    const bool told = p_.check_lifetimes || c.launch;
+    const bool told = p_.check_lifetimes || c.launch || !p_.others.empty();
     for (std::uint32_t i = 0; told && i < c.written.size(); ++i)
       if (c.written[i]) call.written.push_back(i);
     runtime::Kernel& k = plan_.kernels[c.kernel];
@@ -374,22 +376,28 @@ class Planner {
 
   /// Offsets in the arena when every size is known; buffers that get memory as the program runs have none.
   void place() {
+    for (std::uint32_t k = 0; k <= plan_.others.size(); ++k)
+      (k == 0 ? plan_.static_arena_bytes : plan_.others[k - 1].static_arena_bytes) = place_on(k);
+  }
+
+  /// The arena of one device. Returns its size, 0 where that is not known.
+  std::uint64_t place_on(std::uint32_t device) {
     std::vector<runtime::Interval> intervals;
     std::vector<BufferId> ids;
     for (std::size_t b = 0; b < p_.buffers.size(); ++b) {
-      if (p_.buffers[b].kind != BufferKind::Temporary || p_.buffers[b].comm ||
+      if (p_.buffers[b].kind != BufferKind::Temporary || p_.buffers[b].comm || plan_.buffers[b].place != device ||
           !allocated_.contains(static_cast<BufferId>(b)) || plan_.buffers[b].shares >= 0 ||
           is_runtime(p_.buffers[b].bytes))
         continue;
       auto bytes = p_.buffers[b].bytes.constant();
-      if (!bytes) return;
+      if (!bytes) return 0;
       intervals.push_back({static_cast<std::uint64_t>(*bytes), plan_.buffers[b].first, plan_.buffers[b].last});
       ids.push_back(static_cast<BufferId>(b));
     }
     const runtime::ArenaPlan arena = runtime::plan_arena(intervals);
     for (std::size_t k = 0; k < ids.size(); ++k)
       plan_.buffers[ids[k]].arena_offset = static_cast<std::int64_t>(arena.offsets[k]);
-    plan_.static_arena_bytes = arena.peak;
+    return arena.peak;
   }
 
   const Program& p_;

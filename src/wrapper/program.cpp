@@ -15,6 +15,16 @@ Expr span_bytes(const sym::ShapeEnv& env, DType dtype, const Exprs& sizes, const
   return env.simplify(sym::where(empty, 0, (last + 1) * static_cast<std::int64_t>(size_of(dtype))));
 }
 
+std::size_t Program::place_of(Device d) const {
+  const auto found = std::ranges::find(others, d);
+  return found == others.end() ? 0 : static_cast<std::size_t>(found - others.begin()) + 1;
+}
+
+std::size_t Program::place_of(const CallExtern& c) const {
+  const std::vector<View>& views = c.outputs.empty() ? c.inputs : c.outputs;
+  return views.empty() ? 0 : place_of(views.front().buffer);
+}
+
 Uses uses(const Line& line) {
   Uses u;
   if (auto* k = std::get_if<CallKernel>(&line)) {

@@ -139,6 +139,7 @@ struct Kernel {
   std::optional<codegen::KernelParts> parts{};   ///< what the text is made of, where it is launched
   std::optional<codegen::TritonParts> triton{};  ///< of one in Triton, until its calls are those of a user's kernel
   std::string language{};                        ///< as of codegen::Kernel
+  std::size_t place = 0;                         ///< the device that it runs on (Program::place_of)
 };
 
 struct Input {
@@ -193,6 +194,16 @@ struct Program {
   /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where
   /// nobody asked.
   std::vector<std::pair<std::string, std::string>> source;
+  /// Of a program over several devices those beside `device`. Where there are none, nothing depends on the devices of
+  /// buffers: all lie on `device`.
+  std::vector<Device> others = {};
+
+  /// Devices by number, which is all that the runtime knows of them: 0 is `device`, k the k-th of the others.
+  std::size_t place_of(Device d) const;
+  std::size_t place_of(BufferId b) const { return place_of(buffers[b].device); }
+  /// Of a library call: where its results lie, or its operands where it has none.
+  std::size_t place_of(const CallExtern&) const;
+  Device device_of(std::size_t place) const { return place == 0 ? device : others.at(place - 1); }
 };
 
 /// All of a buffer.

@@ -35,9 +35,10 @@ class Text {
 
  private:
   void header() {
-    out_ +=
-        fmt::format("wrapper {}({}){}{}:\n", ir::word_text(p_.name), sym::declarations(*p_.env),
-                    p_.device == Device{} ? "" : " on " + to_string(p_.device), p_.check_lifetimes ? " watched" : "");
+    std::string devices = p_.device == Device{} ? "" : " on " + to_string(p_.device);
+    for (Device d : p_.others) devices += " and " + to_string(d);
+    out_ += fmt::format("wrapper {}({}){}{}:\n", ir::word_text(p_.name), sym::declarations(*p_.env), devices,
+                        p_.check_lifetimes ? " watched" : "");
   }
 
   void buffer(const Buffer& b) {
@@ -135,7 +136,10 @@ class Text {
   std::string line(const Assert& a) const {
     return fmt::format("assert {}, {}", sym::to_string(a.condition), ops::quote(a.message));
   }
-  std::string line(const DefineKernel& d) const { return fmt::format("kernel {}", p_.kernels[d.kernel].symbol); }
+  std::string line(const DefineKernel& d) const {
+    const Kernel& k = p_.kernels[d.kernel];
+    return fmt::format("kernel {}{}", k.symbol, k.place == 0 ? "" : " on " + to_string(p_.device_of(k.place)));
+  }
   std::string line(const Allocate& a) const { return "allocate " + name(a.buffer); }
   std::string line(const Reuse& r) const { return fmt::format("reuse {} as {}", name(r.from), name(r.to)); }
   std::string line(const AllocateComm& a) const {

@@ -209,7 +209,14 @@ class Verifier {
           if (place.buffer == b) place.read_by_host = true, place.line = at_;
   }
 
+  /// What a call touches lies where it is carried out.
+  void lies(BufferId b, std::size_t place) const {
+    COIL_CHECK(p_.place_of(b) == place, "line {} is carried out on {}, but touches {}", at_,
+               to_string(p_.device_of(place)), p_.buffers[b].name);
+  }
+
   void check(const Reuse& r) {
+    COIL_CHECK(p_.place_of(r.from) == p_.place_of(r.to), "line {} reuses memory of another device", at_);
     COIL_CHECK(!p_.buffers[r.from].comm && !p_.buffers[r.to].comm, "line {} hands a communication buffer's place on",
                at_);
     live(r.from);
@@ -227,9 +234,11 @@ class Verifier {
 
   void check(const CallKernel& c) {
     COIL_CHECK(defined_.at(c.kernel), "line {} calls {} before it is defined", at_, p_.kernels[c.kernel].symbol);
-    const bool launched = !p_.device.is_host() || p_.kernels[c.kernel].triton;
+    const std::size_t place = p_.kernels[c.kernel].place;
+    const bool launched = !p_.device_of(place).is_host() || p_.kernels[c.kernel].triton;
     COIL_CHECK(c.launch.has_value() == launched, "line {} calls {} as another device does than {}", at_,
-               p_.kernels[c.kernel].symbol, to_string(p_.device));
+               p_.kernels[c.kernel].symbol, to_string(p_.device_of(place)));
+    for (BufferId b : c.buffers) lies(b, place);
     for (BufferId b : c.buffers) live(b);
     untouched(uses(c));
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
@@ -243,6 +252,9 @@ class Verifier {
 
   void check(const CallExtern& c) {
     library_ops::check_call(c);
+    if (!library_ops::has(c.op, library_ops::Trait::DeviceCopy))
+      for (const auto* views : {&c.inputs, &c.outputs})
+        for (const View& v : *views) lies(v.buffer, p_.place_of(c));
     for (const auto* views : {&c.inputs, &c.outputs})
       for (const View& v : *views) viewed(v);
     for (const View& v : c.outputs) written(v.buffer);

@@ -11,7 +11,9 @@ import pytest
 import torch
 
 import coil_harness as harness
+import test_several_devices as several
 from coil_harness import ROOT, SOURCES, coil, coil_ok, differences, eager, export, ok
+from test_signature import edited
 from test_torch_compile import coil as package, same
 
 pytestmark = pytest.mark.xdist_group("outside_device")
@@ -157,14 +159,30 @@ def test_what_it_does_not_carry_out_goes_to_the_host(toy, tmp_path):
     check(Solves(), (torch.randn(5, 5), torch.randn(5, 3)), toy, tmp_path)
 
 
-def test_values_on_the_cpu_and_on_the_device(toy, tmp_path):
-    """A program whose author put parts of it on the CPU: all of it runs on the device, as on any other."""
+def test_one_that_was_exported_on_the_cpu_moves_as_a_whole(toy, tmp_path):
+    """Also the parts whose author named the CPU."""
 
     class Both(torch.nn.Module):
         def forward(self, x):
             return (x.to("cpu") * 2 + torch.ones(3, device="cpu")).sum(0), x.new_zeros(2)
 
     check(Both(), (torch.randn(4, 3),), toy, tmp_path)
+
+
+@pytest.mark.parametrize("name", several.CASES)
+def test_values_on_the_cpu_and_on_the_device(name, toy, tmp_path):
+    """The CPU reads what it was given a copy of, when the device has come to it; neither touches the other's memory."""
+    program, args = several.CASES[name]
+    module, place = program(), ("--load", toy)
+    several.export_over(module, args(), tmp_path / "m.pt2")
+    made = several.compiled(tmp_path, "--device", "toy", "--set", "verify=true", *place)
+    before, want = eager(module, args())
+    assert not differences(several.results(made, before, tmp_path, *place), want)
+    package.load_library(toy)
+    for got, expected in zip(package.load(made)(*args()), module(*args())):
+        assert not harness.difference(got, expected)
+    told = coil_ok("explain", tmp_path / "m.pt2", "--device", "toy", *place).stdout
+    assert "library device_copy from toy:0 to cpu" in told and " on cpu\n" in told
 
 
 def test_what_it_writes_to_is_written_back(toy, tmp_path):
@@ -296,7 +314,7 @@ def test_a_library_for_another_version(archive, extension, tmp_path):
     _, path = archive
     library = extension("extension_of_another_version")
     told = refusal("compile", path, "-o", tmp_path / "m.coil", "--load", library)
-    assert f"cannot load {library}: it was built for version 3 of the interface" in told and "this is version 2" in told
+    assert f"cannot load {library}: it was built for version 4 of the interface" in told and "this is version 3" in told
 
 
 def test_a_library_that_throws_has_brought_nothing(archive, extension):
@@ -341,3 +359,34 @@ def test_a_copy_that_fails_midway(extension, tmp_path):
     results = tmp_path / "out.safetensors"
     told = refusal("run", tmp_path / "m.coil", "--load", library, "--outputs", results)
     assert "flaky:0 lost the bus in the middle of a copy" in told and not results.exists()
+
+
+def test_a_copy_between_devices_that_fails_midway(extension, tmp_path):
+    """The third copy is the program's own: it is told where from and where to, and nothing is written."""
+    library = extension("extension_with_flaky_copies")
+
+    class Brings(several.Program):
+        def forward(self, a, b):
+            return (a @ b).cpu() + 1
+
+    args = several.far(torch.eye(3)), several.far(torch.eye(3))
+    several.export_over(Brings(), args, tmp_path / "m.pt2")
+    made = several.compiled(tmp_path, "--load", library, "--device", "flaky")
+    results = tmp_path / "out.safetensors"
+    told = refusal("run", made, "--load", library, "--seed", "0", "--outputs", results)
+    assert "a copy of 36 bytes from flaky:0 to cpu failed: flaky:0 lost the bus" in told and not results.exists()
+
+
+def test_a_part_for_a_device_that_nothing_brings(toy, tmp_path):
+    """A package whose first device is there, and another is not; and one that puts a buffer where no device is."""
+    module, args = several.Crossing(), several.CASES["crossing"][1]
+    several.export_over(module, args(), tmp_path / "m.pt2")
+    made = several.compiled(tmp_path, "--load", toy, "--device", "toy")
+    plan = several.plan_of(made)
+    for change, reason in (
+        ({"device": "cpu", "others": plan["others"]}, "lies on cpu twice"),
+        ({"others": [plan["others"][0] | {"device": "acme:1"}]}, "it is for the device 'acme:1', which nothing here"),
+        ({"others": []}, "refers to something that is not there"),
+    ):
+        edited(made, tmp_path / "n.coil", lambda manifest, change=change: manifest.update(change))
+        assert reason in refusal("run", tmp_path / "n.coil", "--load", toy)

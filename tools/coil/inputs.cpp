@@ -121,8 +121,13 @@ std::vector<Tensor> to_device(const ReadyProgram& program, std::vector<Tensor> g
   if (program.model->plan().device == Device{}) return given;
   const auto queue = runtime::open_device(program.model->plan().device)->make_queue();
   const runtime::QueueScope scope(*queue);
+  const runtime::Plan& plan = program.model->plan();
+  std::vector<bool> elsewhere(given.size(), false);
+  for (const runtime::Buffer& b : plan.buffers)
+    if (b.kind == runtime::BufferKind::Input && b.place != 0) elsewhere[b.index] = true;
   for (Tensor& t : given) {
-    if (t.rank() == 0 || t.numel() == 0) continue;  // numbers may be sizes
+    if (t.rank() == 0 || t.numel() == 0 || elsewhere[static_cast<std::size_t>(&t - given.data())])
+      continue;  // numbers may be sizes
     t = t.contiguous();
     const Tensor there{queue->allocate(static_cast<std::size_t>(t.numel()) * size_of(t.dtype)), t.dtype, t.sizes,
                        t.strides, 0};

@@ -50,7 +50,8 @@ std::string opt_loop(const std::string& text, const OptOptions& options) {
   LoopProgram program = parse_loop_program(text);
   if (!tasks.empty()) {
     const Settings settings = parse_settings(options.compile.settings);
-    const Machine machine = make_machine(device_of(tasks, options), settings);
+    Machine machine = make_machine(device_of(tasks, options), settings);
+    if (program.graph->on_several_devices) add_host(machine, settings);
     program.graph->set_target(machine.target());
     const passes::LoopContext context{machine.target(), settings};
     for (const LoopTask& task : tasks) {

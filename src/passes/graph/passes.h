@@ -62,8 +62,11 @@ void fuse_linear(fx::GraphModule&);
 /// Layers of recurrent networks as scans over their steps: for devices whose libraries have no such layers.
 void loop_recurrences(fx::GraphModule&);
 
-/// Every tensor of the program on one device, `device` arguments included (not those that say `meta`): an archive
-/// exported on one device compiles for another.
-void move_to_device(fx::GraphModule&, Device to);
+/// Puts a program on the device that it is compiled for, `device` arguments included (not those that say `meta`). One
+/// whose tensors all lie on one device moves as a whole: an archive exported on the CPU compiles for another device,
+/// and the other way round. Of one that lies on the CPU and on another device, that other's part moves, and the CPU's
+/// stays (GraphModule::on_several_devices) unless all is to be on `one_device`, or `to` is the CPU. Throws Error where
+/// tensors lie on the CPU and on more than one other device.
+void place_on_devices(fx::GraphModule&, Device to, bool one_device = false);
 
 }  // namespace coil::passes

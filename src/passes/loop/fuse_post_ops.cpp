@@ -362,6 +362,8 @@ class PostOpFusion {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& between = graph_.buffer(root->buffer);
     Buffer& out = graph_.buffer(list_[i].outs[0]);
+    // What the device's library does behind a product, and what it loses, is known of the target.
+    if (graph_.on_several_devices && out.layout.device != graph_.target().device) return false;
     if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) ||
         readers_[between.id].size() != 1 || !rounds_once(list_[call_at], between, out))
       return false;

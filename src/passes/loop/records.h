@@ -2,6 +2,7 @@
 #pragma once
 #include "ir/ir.h"
 #include "passes/loop/batch_invariance.h"
+#include "passes/loop/device_copies.h"
 #include "passes/loop/fuse_post_ops.h"
 #include "passes/loop/layout_choice.h"
 #include "passes/loop/nan_guards.h"
@@ -28,6 +29,10 @@ inline bool takes_winograd(const target::Target& target, const Settings& setting
   return target.has(target::Feature::Winograd) && settings.winograd != "false" && !settings.batch_invariant;
 }
 
+inline constexpr LoopPass kCopyBetweenDevices{
+    "copy-between-devices", "What an operation reads of another device is copied to its own.",
+    on_loops<copy_between_devices>,
+    [](const target::Target& target, const Settings&) { return !target.device.is_host(); }};
 inline constexpr LoopPass kChooseWinograd{
     "choose-winograd", "3x3 convolutions that gain by Winograd's filtering are marked, with the tile to take.",
     [](ir::Graph& graph, const LoopContext& given) {

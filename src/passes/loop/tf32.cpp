@@ -17,7 +17,7 @@ void allow_tf32(ir::Graph& graph, std::string_view choice) {
   std::vector<ir::Operation> operations(graph.operations().begin(), graph.operations().end());
   for (ir::Operation& op : operations) {
     auto* call = std::get_if<ir::Extern>(&op.node);
-    if (!call) continue;
+    if (!call || ir::device_of(graph, op) != graph.target().device) continue;
     const library_ops::Descriptor& known = library_ops::get(call->op);
     if (!known.attribute(library_ops::kTf32.name)) continue;
     if (!(known.traits.has(library_ops::Trait::Product) ? products : convolutions)) continue;

@@ -73,11 +73,16 @@ class COIL_EXTENSION_API Queue {
   /// Memory of the device, at least 64-byte aligned, contents undefined. It may go back while work that uses it is
   /// still queued. Throws Error when memory is out, with `planned_bytes` in the message.
   virtual Storage allocate(std::size_t bytes) = 0;
+  /// Memory of the host that the device copies to while the host goes on (page-locked, where the device knows such).
+  /// It may go back at any time after the copies into it have been waited for.
+  virtual Storage allocate_on_host(std::size_t bytes) { return Storage::allocate(bytes); }
   /// Words of memory that kernels and the host both see, zero; they live as long as the queue.
   virtual std::span<std::int64_t> shared_words(std::size_t count) = 0;
   /// `to[i] = from[i]` for tensors of the same dtype and sizes that do not overlap, each on this device or on the host,
   /// whatever their strides.
   virtual void copy(const Tensor& to, const Tensor& from) = 0;
+  /// The same to memory of `allocate_on_host`, which holds the values only when the queue has been waited for.
+  virtual void copy_ahead(const Tensor& to, const Tensor& from) { copy(to, from); }
   /// `words`: the binding's whole table.
   virtual void launch(const Launch&, void* const* words) = 0;
   virtual std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) = 0;

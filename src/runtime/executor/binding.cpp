@@ -24,12 +24,15 @@ std::vector<BufferId> memory_owners(const Plan& plan) {
 
 }  // namespace
 
-Binding::Binding(const Model::Impl& model, Queue& queue) : Binding(model, queue, QueueScope(queue)) {}
+Binding::Binding(const Model::Impl& model, Queue& queue, const OtherQueues& others)
+    : Binding(model, queue, others, QueueScope(queue), OtherQueuesScope(others)) {}
 
-Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&)
+Binding::Binding(const Model::Impl& model, Queue& queue, const OtherQueues& others, const QueueScope&,
+                 const OtherQueuesScope&)
     : model_(model),
       plan_(model.plan),
       queue_(queue),
+      others_(others),
       constants_(model.constants),
       memory_of_(memory_owners(plan_)),
       guards_(plan_),
@@ -41,9 +44,17 @@ Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&)
   output_index_.assign(plan_.buffers.size(), 0);
   for (BufferId id = 0; id < plan_.buffers.size(); ++id)
     if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output && !is_late(plan_.buffers[id].bytes))
-      output_index_[id] = output_count_++;
+      output_index_[id] = output_count_++, output_buffers_.push_back(id);
+  input_places_.assign(plan_.inputs.size(), 0);
+  for (const Buffer& b : plan_.buffers)
+    if (b.kind == BufferKind::Input) input_places_[b.index] = b.place;
+  other_memory_.resize(plan_.others.size());
   for (const Step& step : plan_.steps) {
-    if (const auto* call = std::get_if<ExternCall>(&step)) ops_.push_back(queue_.make_op(call->op, call->attributes));
+    if (const auto* call = std::get_if<ExternCall>(&step)) {
+      ops_.push_back(make_op(*call));
+      op_places_.push_back(plan_.place_of(*call));
+      lands_ahead_ = lands_ahead_ || is_ahead(*call);
+    }
     if (const auto* call = std::get_if<HostCall>(&step)) host_ops_.push_back(model_.host(*call));
   }
   make_room();
@@ -61,6 +72,7 @@ void Binding::make_room() {
   now_.inputs.resize(plan_.inputs.size());
   now_.outputs.resize(output_count_);
   now_.sites.resize(ops_.size());
+  now_.others.resize(plan_.others.size());
   for (PreparedViews& site : now_.sites) site.prepared = false;
 }
 
@@ -81,7 +93,8 @@ void Binding::copy_states() {
           return plan_.constants[i].state && (!model_.states_in_place || plan_.constants[i].seed);
         }))
       continue;
-    move_piece(piece, queue_.allocate(piece.bytes()), 0, constants_, queue_);
+    Queue& queue = queue_of(model_.constant_place[piece.constants.front()]);
+    move_piece(piece, queue.allocate(piece.bytes()), 0, constants_, queue);
   }
 }
 
@@ -209,7 +222,7 @@ void Binding::bind_memory() {
         live.first = live.bytes == 0 && live.last == 0 ? b.first : std::min(live.first, b.first);
         live.last = std::max(live.last, b.last);
         live.bytes = now_.buffer_bytes[owner];
-        if (id == owner && b.arena_offset < 0) planned = false;
+        if (id == owner && b.arena_offset < 0 && b.place == 0) planned = false;
         break;
       }
     }
@@ -217,12 +230,17 @@ void Binding::bind_memory() {
   std::vector<std::uint64_t> offsets(n, 0);
   now_.arena_bytes = plan_.static_arena_bytes;
   if (planned) {
-    for (BufferId id : temporaries) offsets[id] = static_cast<std::uint64_t>(plan_.buffers[id].arena_offset);
+    for (BufferId id : temporaries)
+      if (const Buffer& b = plan_.buffers[id]; b.place == 0) offsets[id] = static_cast<std::uint64_t>(b.arena_offset);
   } else {
-    ArenaPlan arena = plan_arena(intervals, ArenaEffort::Call);
+    std::vector<Interval> here = intervals;
+    for (BufferId id : temporaries)
+      if (plan_.buffers[id].place != 0) here[id].bytes = 0;
+    ArenaPlan arena = plan_arena(here, ArenaEffort::Call);
     offsets = std::move(arena.offsets);
     now_.arena_bytes = arena.peak;
   }
+  bind_other_arenas(intervals, offsets);
   if (checker_) {
     checker_->check_placement(temporaries, intervals, offsets);
     ArenaPlan apart = LifetimeChecker::apart(temporaries, intervals);
@@ -230,7 +248,8 @@ void Binding::bind_memory() {
     now_.arena_bytes = apart.peak;
   }
   for (BufferId id : temporaries)
-    if (now_.buffer_bytes[id] > now_.arena_bytes || offsets[id] > now_.arena_bytes - now_.buffer_bytes[id])
+    if (const std::uint32_t place = plan_.buffers[id].place;
+        now_.buffer_bytes[id] > arena_bytes(place) || offsets[id] > arena_bytes(place) - now_.buffer_bytes[id])
       fail("the plan is broken: buffer {} lies outside of the arena", plan_.buffers[id].name);
   now_.temporaries = std::move(temporaries);
   now_.arena_offset = std::move(offsets);
@@ -238,6 +257,7 @@ void Binding::bind_memory() {
 
 MemoryNeed Binding::need() const {
   MemoryNeed need{now_.arena_bytes, now_.workspace_bytes, 0, model_.weight_bytes};
+  for (const OtherArena& other : now_.others) need.temporaries += other.bytes, need.scratch += other.workspace_bytes;
   for (const BoundOutputBuffer& out : now_.outputs) need.outputs += out.bytes;
   return need;
 }
@@ -260,10 +280,12 @@ void Binding::take_memory() {
     }
   }
   grow_workspace();
+  take_other_memory();
   if (arena_.data.get() == now_.arena_base) return;
   now_.arena_base = arena_.data.get();
   place(now_.arena_patches, arena_.data.get());
-  for (BufferId id : now_.temporaries) now_.buffer_base[id] = arena_.data.get() + now_.arena_offset[id];
+  for (BufferId id : now_.temporaries)
+    if (plan_.buffers[id].place == 0) now_.buffer_base[id] = arena_.data.get() + now_.arena_offset[id];
 }
 
 void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
@@ -273,7 +295,8 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   std::byte* base = now_.buffer_base[owner];
   now_.words.push_back(base ? base + byte_offset : nullptr);
   if (b.kind == BufferKind::Temporary && !late_buffer_[owner])
-    now_.arena_patches.push_back({at, now_.arena_offset[owner] + byte_offset});
+    (b.place == 0 ? now_.arena_patches : now_.others[b.place - 1].patches)
+        .push_back({at, now_.arena_offset[owner] + byte_offset});
   const auto step = static_cast<std::uint32_t>(now_.steps.size());
   if (b.kind == BufferKind::Input) {
     now_.inputs[b.index].patches.push_back({at, byte_offset});
@@ -288,7 +311,7 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
 
 BoundView Binding::bind_view(const View& v) const {
   BoundView bound{v.dtype, slots(v.sizes), slots(v.strides)};
-  if (!plan_.device.is_host())
+  if (!plan_.device_of(plan_.buffers[v.buffer].place).is_host())
     bound.alignment = std::gcd(kDeviceAlignment, slot(v.offset) * static_cast<std::int64_t>(size_of(v.dtype)));
   return bound;
 }
@@ -307,6 +330,7 @@ void Binding::bind_steps() {
   now_.plan_step.clear();
   now_.arena_patches.clear();
   now_.arena_base = nullptr;
+  for (OtherArena& other : now_.others) other.patches.clear(), other.base = nullptr;
   for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0;
   if (late_ || checker_)
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
@@ -364,11 +388,12 @@ void Binding::ask_calls() {
     const auto* call = std::get_if<KernelCall>(&step);
     return call && call->arguments.empty();
   };
-  now_.workspace_bytes = 0;
-  now_.detours = false;
+  for (std::uint32_t place = 0; place <= others_.size(); ++place) workspace_bytes(place) = 0;
+  now_.detours = others_.size() > 0;  // what happens between devices is not recorded
   for (std::size_t i = 0; i < ops_.size(); ++i)
     if (now_.sites[i].prepared) {
-      now_.workspace_bytes = std::max(now_.workspace_bytes, ops_[i]->workspace_bytes());
+      std::size_t& bytes = workspace_bytes(op_places_[i]);
+      bytes = std::max(bytes, ops_[i]->workspace_bytes());
       now_.detours = now_.detours || ops_[i]->runs_on_host();
     }
   for (std::size_t s = 0; s < plan_.steps.size(); ++s)
@@ -376,10 +401,11 @@ void Binding::ask_calls() {
 }
 
 void Binding::grow_workspace() {
-  if (workspace_.bytes < now_.workspace_bytes) {
-    workspace_ = {};
-    workspace_ = queue_.allocate(now_.workspace_bytes);
-  }
+  for (std::uint32_t place = 0; place <= others_.size(); ++place)
+    if (Storage& memory = workspace(place); memory.bytes < workspace_bytes(place)) {
+      memory = {};
+      memory = queue_of(place).allocate(workspace_bytes(place));
+    }
 }
 
 std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
@@ -387,7 +413,7 @@ std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
   l.kernel = model_.kernels[call.kernel];
   l.buffer_count = static_cast<std::uint32_t>(call.buffers.size());
   const bool gpu = !call.grid.empty();
-  if (gpu != (plan_.device != Device{}))
+  if (gpu == plan_.device_of(plan_.kernels[call.kernel].place).is_host())
     fail("the plan is broken: kernel '{}' is launched as on another device", plan_.kernels[call.kernel].symbol);
   if (gpu) {
     for (std::size_t d = 0; d < 3; ++d)
@@ -413,11 +439,11 @@ BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, st
   } else {
     for (BufferId b : call.buffers) point(b, 0);
     if (gpu) scalars(call, now_.words);
-    now_.words.push_back(failures_.word_of(failure, step));
+    now_.words.push_back(failures_.word_of(failure, step, !gpu));
     if (!gpu) scalars(call, now_.words);
   }
   l->word_count = static_cast<std::uint32_t>(now_.words.size()) - l->words;
-  return KernelStep{*l, failure, settles(call, step)};
+  return KernelStep{*l, failure, plan_.kernels[call.kernel].place, settles(call, step)};
 }
 
 void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {
@@ -452,8 +478,12 @@ BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {
     now_.sites[site].prepared = false;
     return std::monostate();
   }
-  ExternStep bound{ops_[site].get(), static_cast<std::uint32_t>(now_.words.size()), 0,
-                   static_cast<std::uint32_t>(in.size()), static_cast<std::uint32_t>(out.size())};
+  ExternStep bound{ops_[site].get(),
+                   static_cast<std::uint32_t>(now_.words.size()),
+                   0,
+                   static_cast<std::uint32_t>(in.size()),
+                   static_cast<std::uint32_t>(out.size()),
+                   plan_.place_of(call)};
   for (std::size_t i = 0; i < in.size(); ++i)
     point(call.inputs[i].buffer, static_cast<std::uint64_t>(view_offset(call.inputs[i], in[i])) * size_of(in[i].dtype));
   bound.outputs = static_cast<std::uint32_t>(now_.words.size());
@@ -527,6 +557,8 @@ MemoryUse Binding::memory() const {
   MemoryUse use;
   use.arena_bytes = now_.arena_bytes + late_peak_;
   use.workspace_bytes = now_.workspace_bytes;
+  for (const OtherArena& other : now_.others)
+    use.arena_bytes += other.bytes, use.workspace_bytes += other.workspace_bytes;
   for (const BoundOutputBuffer& out : now_.outputs) use.output_bytes += out.bytes;
   return use;
 }

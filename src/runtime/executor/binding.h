@@ -14,6 +14,7 @@
 #include "runtime/executor/input_guards.h"
 #include "runtime/executor/lifetime_checker.h"
 #include "runtime/executor/model.h"
+#include "runtime/executor/other_queues.h"
 #include "runtime/executor/recorded_parts.h"
 #include "runtime/groups/symmetric.h"
 #include "runtime/plan/memory_need.h"
@@ -32,7 +33,7 @@ struct MemoryHooks {
 class Binding {
  public:
   /// The queue is begun whenever the binding is used.
-  Binding(const Model::Impl&, Queue&);
+  Binding(const Model::Impl&, Queue&, const OtherQueues&);
 
   /// Temporaries and scratch memory are allocated for each run, between `take_memory` and `release`, and not kept:
   /// programs that take turns then share them.
@@ -82,6 +83,13 @@ class Binding {
   }
   /// Lets go of what the run allocated.
   void release();
+  /// At the end of a run: copies to the host that nobody waited for are done.
+  void await_copies();
+  /// Memory of the host or of another device than the program's, for outputs that lie there.
+  Storage allocate_on(std::uint32_t place, std::size_t bytes) const;
+  /// The device that an output buffer, by its place in `outputs`, lies on.
+  std::uint32_t place_of_output(std::size_t k) const { return plan_.buffers[output_buffers_[k]].place; }
+  std::uint32_t place_of_input(std::size_t i) const { return input_places_[i]; }
 
   /// Constant `index`: this context's own copy when the program writes to it.
   const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
@@ -100,7 +108,7 @@ class Binding {
  private:
   static constexpr std::size_t kShelved = 8;
 
-  Binding(const Model::Impl&, Queue&, const QueueScope&);
+  Binding(const Model::Impl&, Queue&, const OtherQueues&, const QueueScope&, const OtherQueuesScope&);
   void copy_states();
   /// For a call's sizes, in place of what other sizes came to.
   void make_room();
@@ -121,6 +129,25 @@ class Binding {
   void ask_calls();
   bool settles(const KernelCall&, std::size_t step) const;
   void grow_workspace();
+
+  // device_steps.cpp: of programs over several devices.
+  Queue& queue_of(std::uint32_t place) const { return place == 0 ? queue_ : others_.at(place); }
+  std::unique_ptr<LibraryOp> make_op(const ExternCall&) const;
+  bool is_ahead(const ExternCall&) const;
+  void bind_other_arenas(const std::vector<Interval>& intervals, std::vector<std::uint64_t>& offsets);
+  void take_other_memory();
+  std::size_t arena_bytes(std::uint32_t place) const {
+    return place == 0 ? now_.arena_bytes : now_.others[place - 1].bytes;
+  }
+  std::size_t& workspace_bytes(std::uint32_t place) {
+    return place == 0 ? now_.workspace_bytes : now_.others[place - 1].workspace_bytes;
+  }
+  Storage& workspace(std::uint32_t place) { return place == 0 ? workspace_ : other_memory_[place - 1].workspace; }
+  /// Before and after a step that the host carries out between or beside devices.
+  void await_copies_of(const Step&);
+  void after_copy(const ExternCall&);
+  void run_elsewhere(const KernelStep&, void* const* words);
+  void run_between(const ExternStep&, void* const* words);
   BoundResult bind_result(const Output&) const;
   std::size_t slot_bytes(Slot s, const std::string& buffer) const;
   Sizes slots(const std::vector<Slot>&) const;
@@ -178,14 +205,18 @@ class Binding {
   const Model::Impl& model_;
   const Plan& plan_;
   Queue& queue_;
+  const OtherQueues& others_;
   std::vector<Tensor> constants_;
   std::vector<std::shared_ptr<groups::SymmetricMemory>> pools_;  ///< one for each of the plan's
   std::vector<BufferId> memory_of_;                              ///< for each buffer, the one whose memory it lives in
   std::vector<std::uint32_t> output_index_;                      ///< for each buffer, its place in `outputs`
   std::uint32_t output_count_ = 0;
+  std::vector<BufferId> output_buffers_;     ///< by their places in `outputs`
+  std::vector<std::uint32_t> input_places_;  ///< the devices that inputs lie on
   InputGuards guards_;
   FailureStatuses failures_;
   std::vector<std::unique_ptr<LibraryOp>> ops_;    ///< of library calls, in order
+  std::vector<std::uint32_t> op_places_;           ///< the devices that they work on
   std::vector<std::unique_ptr<HostOp>> host_ops_;  ///< of HostCalls, in order
   std::unique_ptr<LifetimeChecker> checker_;       ///< of plans that ask for it
   ShapeStages stages_;
@@ -215,6 +246,12 @@ class Binding {
 
   bool borrows_memory_ = false;
   Storage arena_, workspace_;
+  struct OtherMemory {
+    Storage arena, workspace;
+  };
+  std::vector<OtherMemory> other_memory_;  ///< the same on each of plan_.others
+  bool lands_ahead_ = false;               ///< some copies to the host are not waited for where they stand
+  std::vector<BufferId> landing_;          ///< memory owners on the host that such copies still write to
 };
 
 }  // namespace coil::runtime

@@ -42,14 +42,16 @@ struct BoundResult {
 
 struct KernelStep {
   Launch launch;
-  std::uint32_t failure;  ///< as FailureStatuses counts them; 0: cannot fail
-  bool settles = false;   ///< not Coil's own, and writes to memory of the caller: what came before must have gone well
+  std::uint32_t failure;    ///< as FailureStatuses counts them; 0: cannot fail
+  std::uint32_t place = 0;  ///< the device that it runs on
+  bool settles = false;  ///< not Coil's own, and writes to memory of the caller: what came before must have gone well
 };
 
 struct ExternStep {
   LibraryOp* op;
   std::uint32_t inputs, outputs;  ///< where their pointers begin
   std::uint32_t input_count, output_count;
+  std::uint32_t place = 0;  ///< the device that it runs on
 };
 
 struct HostStep {
@@ -79,6 +81,13 @@ struct SeenInput {
   std::int64_t value = 0;  ///< where the plan computes with it
 };
 
+/// Memory of temporaries on one of plan.others, as BoundPlan has that on the program's device.
+struct OtherArena {
+  std::vector<Patch> patches;
+  const std::byte* base = nullptr;
+  std::size_t bytes = 0, workspace_bytes = 0;
+};
+
 struct BoundPlan {
   std::vector<SeenInput> seen;  ///< the inputs that it is bound for
   std::vector<std::int64_t> slots;
@@ -100,7 +109,8 @@ struct BoundPlan {
   std::vector<Patch> arena_patches;
   const std::byte* arena_base = nullptr;  ///< where those point
   std::size_t arena_bytes = 0, workspace_bytes = 0;
-  bool detours = false;  ///< a library call is the host's to carry out
+  std::vector<OtherArena> others;  ///< one for each of plan.others
+  bool detours = false;            ///< a library call is the host's to carry out
 };
 
 }  // namespace coil::runtime

@@ -16,6 +16,7 @@ namespace coil::runtime {
 struct Context::Impl {
   std::shared_ptr<const Model> model;
   std::unique_ptr<Queue> queue;
+  OtherQueues others;
   Binding binding;
   OutputAllocator allocate;
   InputsDone inputs_done;
@@ -47,7 +48,8 @@ struct Context::Impl {
   explicit Impl(std::shared_ptr<const Model> m)
       : model(std::move(m)),
         queue(model->impl().device->make_queue()),
-        binding(model->impl(), *queue),
+        others(model->impl().others),
+        binding(model->impl(), *queue, others),
         relaid(model->plan().inputs.size()),
         shared(mutated_inputs(model->plan())),
         parts(*queue),
@@ -75,6 +77,8 @@ struct Context::Impl {
     return std::ranges::any_of(plan.inputs, [](const Input& in) { return in.mutated; }) ||
            std::ranges::any_of(plan.constants, [](const Constant& c) { return c.state && !c.seed; });
   }
+
+  Queue& queue_of(std::uint32_t place) { return place == 0 ? *queue : others.at(place); }
 
   Storage new_output(std::size_t bytes) {
     if (!allocate) return queue->allocate(bytes);
@@ -115,15 +119,15 @@ struct Context::Impl {
     all_direct = false;
     spots.clear();
     const std::vector<char>& overlaps = shared.find(inputs);
-    const Device device = queue->device();
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const BoundInput& bound = binding.inputs()[i];
       if (bound.patches.empty() && !bound.aliased) continue;
       const Tensor& given = inputs[i];
+      const Device device = queue_of(binding.place_of_input(i)).device();
       const bool here = given.device() == device;
       if (!here && given.device() != Device{})
-        fail("input '{}' is on {}, but the program runs on {}; move it there", plan().inputs[i].name,
-             to_string(given.device()), to_string(device));
+        fail("input '{}' is on {}, but the program {} {}; move it there", plan().inputs[i].name,
+             to_string(given.device()), others.size() > 0 ? "takes it on" : "runs on", to_string(device));
       const bool as_bound = same_numbers(given.strides, bound.strides);
       const std::size_t item = size_of(given.dtype);
       if (bound.span > 0)
@@ -132,7 +136,7 @@ struct Context::Impl {
       std::byte* const at = given.storage.data.get() + skipped;
       // Kernels of a GPU read in pieces of kDeviceAlignment bytes from the start of each tensor; on the CPU elements
       // must lie where their type may. (Their sizes are powers of two.)
-      const std::uintptr_t misaligned = (on_host ? item : static_cast<std::size_t>(kDeviceAlignment)) - 1;
+      const std::uintptr_t misaligned = (device.is_host() ? item : static_cast<std::size_t>(kDeviceAlignment)) - 1;
       const bool aligned = (reinterpret_cast<std::uintptr_t>(at) & misaligned) == 0;
       if (here && aligned && !overlaps[i] && (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
         if (relaid[i].storage.data) relaid[i].storage = {};
@@ -177,8 +181,9 @@ struct Context::Impl {
     t.sizes = bound.sizes;
     t.strides = bound.strides;
     t.offset = 0;
-    t.storage = queue->allocate(static_cast<std::size_t>(bound.span) * size_of(given.dtype));
-    if (bound.span > 0) queue->copy(t, given);
+    Queue& there = queue_of(binding.place_of_input(i));
+    t.storage = there.allocate(static_cast<std::size_t>(bound.span) * size_of(given.dtype));
+    if (bound.span > 0) there.copy(t, given);
   }
 
   /// In order with the work that is queued: what was queued before reads the old one.
@@ -186,11 +191,13 @@ struct Context::Impl {
     Tensor fresh = Tensor::empty(DType::I64, {1});
     *fresh.data<std::int64_t>() = static_cast<std::int64_t>(next_seed ? *next_seed : model->impl().seeds->next());
     next_seed.reset();
-    queue->copy(binding.constant(*seed), fresh);
+    queue_of(model->impl().constant_place[*seed]).copy(binding.constant(*seed), fresh);
   }
 
   void place_output(std::size_t k) {
-    fresh[k] = new_output(binding.outputs()[k].bytes);
+    const std::uint32_t place = binding.place_of_output(k);
+    const std::size_t bytes = binding.outputs()[k].bytes;
+    fresh[k] = place == 0 ? new_output(bytes) : binding.allocate_on(place, bytes);
     binding.place(binding.outputs()[k].patches, fresh[k].data.get());
   }
 
@@ -199,7 +206,9 @@ struct Context::Impl {
   void let_go(std::span<const std::uint32_t> used, std::span<const Tensor> inputs) {
     done.clear();
     for (std::uint32_t i : used) {
-      if (binding.inputs()[i].aliased || plan().inputs[i].mutated || inputs[i].device() != queue->device()) continue;
+      if (binding.inputs()[i].aliased || plan().inputs[i].mutated ||
+          inputs[i].device() != queue_of(binding.place_of_input(i)).device())
+        continue;
       relaid[i].storage = {};
       done.push_back(i);
     }
@@ -227,7 +236,7 @@ struct Context::Impl {
   void write_back(std::span<const Tensor> inputs) {
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (relaid[i].storage.data && plan().inputs[i].mutated && binding.inputs()[i].span > 0)
-        queue->copy(inputs[i], relaid[i]);
+        queue_of(binding.place_of_input(i)).copy(inputs[i], relaid[i]);
   }
 
   void result(std::size_t k, std::span<const Tensor> inputs, Tensor& to) {
@@ -270,6 +279,7 @@ struct Context::Impl {
   /// `alike`: as run_alike_into has it.
   void run(std::span<const Tensor> inputs, std::vector<Tensor>& outputs, bool alike = false) try {
     const QueueScope scope(*queue);
+    const OtherQueuesScope other_scope(others);
     in_steps = false;
     if (queue->runs_ahead()) binding.check_failures();
     alike = alike && binding.is_bound_alike();
@@ -290,6 +300,7 @@ struct Context::Impl {
       run_recorded();
     else
       run_steps(inputs);
+    binding.await_copies();
     if (writes_for_good) write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
     fresh.clear();
@@ -305,6 +316,7 @@ struct Context::Impl {
 
   void wait() {
     queue->wait();
+    others.wait();
     binding.check_failures();
   }
 };

@@ -61,9 +61,10 @@ void FailureStatuses::copy_to_device() {
   queue_.copy(statuses_, clear_statuses_);
 }
 
-void* FailureStatuses::word_of(std::uint32_t failure, std::size_t step) const {
+void* FailureStatuses::word_of(std::uint32_t failure, std::size_t step, bool on_host) const {
+  if (on_host) return failures_[failure].status;
   // The word that the host looks at lies across the bus: only a kernel that fails may touch it.
-  if (!plan_.stops_on_failure) return failure || plan_.device == Device{} ? failures_[failure].status : nullptr;
+  if (!plan_.stops_on_failure) return failure ? failures_[failure].status : nullptr;
   return statuses_.storage.data && (failure || guarded_[step]) ? statuses_.bytes() + std::size_t{failure} * 32
                                                                : nullptr;
 }

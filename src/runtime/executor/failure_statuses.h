@@ -19,7 +19,8 @@ class FailureStatuses {
   FailureStatuses(const Plan&, std::span<const BufferId> memory_of, Queue&);
 
   /// What the kernel of a step finds as its status; null where it has none to look at.
-  void* word_of(std::uint32_t failure, std::size_t step) const;
+  /// `on_host`: of the kernels of a program over several devices those that the host runs.
+  void* word_of(std::uint32_t failure, std::size_t step, bool on_host) const;
   /// Whether a step of the plan writes to memory of the caller behind one that may fail.
   bool guards(std::size_t step) const { return !guarded_.empty() && guarded_[step]; }
   /// Throws Error when this one has failed. On a device that runs ahead only what has been waited for has told.

@@ -172,7 +172,17 @@ void Binding::walk_steps(const OutputAllocator& allocate) {
 }
 
 void Binding::release() {
-  if (borrows_memory_) arena_ = {}, workspace_ = {};
+  if (!landing_.empty()) {  // the run failed before anybody waited for what still comes to this memory
+    landing_.clear();
+    try {
+      queue_.wait();
+    } catch (const Error&) {  // it failed already, and says why
+    }
+  }
+  if (borrows_memory_) {
+    arena_ = {}, workspace_ = {};
+    for (OtherMemory& other : other_memory_) other = {};
+  }
   if (!late_) return;
   for (Storage& s : late_memory_) s = {};
   late_bytes_ = 0;
@@ -186,9 +196,10 @@ void Binding::run_late(const Step& step, const LateStep& late, const OutputAlloc
   if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
   if (const auto* f = std::get_if<FreeBuffer>(&step)) {
     const BufferId owner = memory_of_[f->buffer];
+    await_copies_of(step);
     if (checker_) checker_->freed(owner);
     late_bytes_ -= now_.buffer_bytes[owner];
-    if (parts_) parts_->keep(std::move(late_memory_[owner]));
+    if (parts_ && plan_.buffers[owner].place == 0) parts_->keep(std::move(late_memory_[owner]));
     late_memory_[owner] = {};
     if (parts_ && parts_->full()) flush_parts();
     return;
@@ -196,14 +207,16 @@ void Binding::run_late(const Step& step, const LateStep& late, const OutputAlloc
   if (const auto* r = std::get_if<ReadSymbol>(&step)) {
     std::int64_t value = 0;
     flush_parts();
-    if (queue_.device() == Device{}) {
+    await_copies_of(step);
+    Queue& queue = queue_of(plan_.buffers[r->source].place);
+    if (queue.device() == Device{}) {
       std::memcpy(&value, late_address(r->source), sizeof value);
     } else {
       Tensor to = Tensor::empty(DType::I64, {}), from = to;
       from.storage = {
-          {late_memory_[memory_of_[r->source]].data, late_address(r->source)}, sizeof value, queue_.device()};
-      queue_.copy(to, from);
-      queue_.wait();
+          {late_memory_[memory_of_[r->source]].data, late_address(r->source)}, sizeof value, queue.device()};
+      queue.copy(to, from);
+      queue.wait();
       value = *to.data<std::int64_t>();
     }
     return set_number(r->symbol, value);
@@ -229,9 +242,10 @@ void Binding::allocate_late(BufferId id, const OutputAllocator& allocate) {
   now_.buffer_bytes[owner] = slot_bytes(b.bytes, b.name);
   const bool guarded = checker_ && b.kind != BufferKind::Output;
   constexpr std::uint64_t kGuard = LifetimeChecker::kGuard;
-  Storage& memory = late_memory_[owner] = b.kind == BufferKind::Output
-                                              ? allocate(now_.buffer_bytes[owner])
-                                              : queue_.allocate(now_.buffer_bytes[owner] + (guarded ? 2 * kGuard : 0));
+  const std::size_t bytes = now_.buffer_bytes[owner] + (guarded ? 2 * kGuard : 0);
+  Storage& memory = late_memory_[owner] = b.place != 0                   ? allocate_on(b.place, bytes)
+                                          : b.kind == BufferKind::Output ? allocate(bytes)
+                                                                         : queue_.allocate(bytes);
   if (guarded) memory.data = std::shared_ptr<std::byte>(memory.data, memory.data.get() + kGuard);
   if (checker_) checker_->allocated(owner, memory.data.get(), now_.buffer_bytes[owner], guarded);
   late_bytes_ += now_.buffer_bytes[owner];
@@ -258,18 +272,19 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
   } else {
     for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
     if (gpu) scalars(call, late_words_);
-    late_words_.push_back(failures_.word_of(failure, step));
+    late_words_.push_back(failures_.word_of(failure, step, !gpu));
     if (!gpu) scalars(call, late_words_);
   }
   l->words = 0;
   l->word_count = static_cast<std::uint32_t>(late_words_.size());
-  run_bound(KernelStep{*l, failure, settles(call, step)}, late_words_.data());
+  run_bound(KernelStep{*l, failure, plan_.kernels[call.kernel].place, settles(call, step)}, late_words_.data());
 }
 
 void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {
   LibraryOp& op = *ops_[site];
   PreparedViews& views = now_.sites[site];
   settle(static_cast<std::size_t>(step_now_));
+  if (others_.size() > 0) await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
   for (const View& v : call.outputs) out.push_back(bind_view(v));
@@ -286,19 +301,20 @@ void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {
     flush_parts();  // what was asked of the call before is not queued yet
   if (prepare(site, std::move(in), std::move(out))) {
     now_.detours = now_.detours || op.runs_on_host();
-    if (op.workspace_bytes() > workspace_.bytes) {
+    if (op.workspace_bytes() > workspace(op_places_[site]).bytes) {
       ask_calls();
       grow_workspace();
     }
   }
-  if (parts_ && !op.runs_on_host()) {
+  if (parts_ && op_places_[site] == 0 && !op.runs_on_host()) {
     parts_->call(op, late_words_, call.inputs.size(), workspace_.data.get(), {views.inputs, views.outputs}, -1);
     if (parts_->full()) flush_parts();
     return;
   }
   flush_parts();
   op.run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()},
-         workspace_.data.get());
+         workspace(op_places_[site]).data.get());
+  after_copy(call);
 }
 
 void Binding::run_late_host(const HostCall& call, HostOp& op) {

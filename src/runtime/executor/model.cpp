@@ -8,6 +8,7 @@
 #include "library_ops/table.h"
 #include "runtime/device/messages.h"
 #include "runtime/executor/constant_memory.h"
+#include "runtime/executor/other_queues.h"
 #include "runtime/groups/groups.h"
 #include "runtime/host/operators.h"
 #include "runtime/plan/package.h"
@@ -58,15 +59,37 @@ bool exchanges(const Plan& plan) {
   });
 }
 
-std::vector<const void*> resolve(const Plan& plan, const LoadedKernels& loaded) {
+std::vector<const void*> resolve(const Model::Impl& model) {
   std::vector<const void*> kernels;
-  for (const Kernel& kernel : plan.kernels) {
-    kernels.push_back(loaded.find(kernel.symbol));
+  for (const Kernel& kernel : model.plan.kernels) {
+    const auto& loaded = kernel.place == 0 ? model.loaded : model.loaded_others[kernel.place - 1];
+    kernels.push_back(loaded->find(kernel.symbol));
     if (!kernels.back())
       fail("kernel '{}'{} is in none of the program's kernel libraries that {} can load", kernel.symbol,
-           kernel.description.empty() ? "" : ", " + kernel.description + ",", to_string(plan.device));
+           kernel.description.empty() ? "" : ", " + kernel.description + ",",
+           to_string(model.plan.device_of(kernel.place)));
   }
   return kernels;
+}
+
+/// Constants that no buffer holds lie on the program's device.
+std::vector<std::uint32_t> places_of_constants(const Plan& plan) {
+  std::vector<std::uint32_t> places(plan.constants.size(), 0);
+  for (const Buffer& b : plan.buffers)
+    if (b.kind == BufferKind::Constant) places[b.index] = b.place;
+  return places;
+}
+
+/// Those of one device, to memory of that device.
+void move_constants_to(DeviceRuntime& device, std::uint32_t place, Model::Impl& model) {
+  if (device.device().is_host()) return;
+  std::vector<Tensor> moved;
+  for (std::size_t i = 0; i < model.constants.size(); ++i)
+    if (model.constant_place[i] == place) moved.push_back(model.constants[i]);
+  move_constants(moved, *device.make_queue());
+  auto next = moved.begin();
+  for (std::size_t i = 0; i < model.constants.size(); ++i)
+    if (model.constant_place[i] == place) model.constants[i] = std::move(*next++);
 }
 
 }  // namespace
@@ -92,13 +115,22 @@ std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<Device
   check_constants(program.plan, program.constants);
   auto impl = std::make_shared<Impl>();
   impl->loaded = device->load(program.plan.isa, program.libraries);
-  impl->kernels = resolve(program.plan, *impl->loaded);
+  for (std::size_t k = 0; k < program.plan.others.size(); ++k) {
+    const OtherDevice& other = program.plan.others[k];
+    impl->others.push_back(open_device(other.device));
+    const std::vector<std::vector<std::byte>> none;
+    impl->loaded_others.push_back(
+        impl->others.back()->load(other.isa, k < program.other_libraries.size() ? program.other_libraries[k] : none));
+  }
   impl->plan = std::move(program.plan);
+  impl->kernels = resolve(*impl);
+  impl->constant_place = places_of_constants(impl->plan);
   impl->host = std::move(host);
   impl->provenance = std::move(program.provenance);
   for (const Constant& c : impl->plan.constants) impl->weight_bytes += c.bytes;
   impl->constants = std::move(program.constants);
-  if (device->device() != Device{}) move_constants(impl->constants, *device->make_queue());
+  move_constants_to(*device, 0, *impl);
+  for (std::uint32_t k = 0; k < impl->others.size(); ++k) move_constants_to(*impl->others[k], k + 1, *impl);
   impl->device = std::move(device);
   tell(MessageLevel::Info, "loaded {}: {} kernels, {} steps, {} bytes of weights, for {}",
        impl->plan.model_name.empty() ? "a program" : impl->plan.model_name, impl->kernels.size(),
@@ -125,13 +157,22 @@ std::shared_ptr<const Model> Model::with_constants(const std::map<std::string, T
     given[static_cast<std::size_t>(found - impl->plan.constants.begin())] = &value;
   }
   const auto queue = impl->device->make_queue();
+  const OtherQueues others(impl->others);
   const QueueScope scope(*queue);
+  const OtherQueuesScope other_scope(others);
+  const auto queue_of = [&](std::size_t constant) -> Queue& {
+    const std::uint32_t place = impl->constant_place[constant];
+    return place == 0 ? *queue : others.at(place);
+  };
   for (const ConstantPiece& piece : constant_pieces(impl->constants))
-    if (std::any_of(piece.constants.begin(), piece.constants.end(), [&](std::size_t i) { return given.contains(i); }))
-      move_piece(piece, queue->allocate(piece.bytes()), 0, impl->constants, *queue);
+    if (std::any_of(piece.constants.begin(), piece.constants.end(), [&](std::size_t i) { return given.contains(i); })) {
+      Queue& there = queue_of(piece.constants.front());
+      move_piece(piece, there.allocate(piece.bytes()), 0, impl->constants, there);
+    }
   for (const auto& [i, value] : given)
-    if (value->numel() > 0) queue->copy(impl->constants[i], *value);
+    if (value->numel() > 0) queue_of(i).copy(impl->constants[i], *value);
   queue->wait();
+  others.wait();
   std::shared_ptr<Model> model(new Model());
   model->impl_ = std::move(impl);
   return model;
@@ -140,15 +181,14 @@ std::shared_ptr<const Model> Model::with_constants(const std::map<std::string, T
 std::shared_ptr<const Model> Model::over_memory(std::vector<Tensor> constants) const {
   auto impl = std::make_shared<Impl>(*impl_);
   check_constants(impl->plan, constants);
-  const bool on_host = impl->plan.device.is_host();
   for (std::size_t i = 0; i < constants.size(); ++i) {
     const Tensor& t = constants[i];
     const std::string& name = impl->plan.constants[i].name;
     if (t.numel() == 0) continue;
-    if (t.device() != impl->plan.device)
-      fail("constant '{}' lies on {}, but the program runs on {}", name, to_string(t.device()),
-           to_string(impl->plan.device));
-    const std::size_t alignment = on_host ? size_of(t.dtype) : kDeviceAlignment;
+    const Device device = impl->plan.device_of(impl->constant_place[i]);
+    if (t.device() != device)
+      fail("constant '{}' lies on {}, but the program runs on {}", name, to_string(t.device()), to_string(device));
+    const std::size_t alignment = device.is_host() ? size_of(t.dtype) : kDeviceAlignment;
     if (reinterpret_cast<std::uintptr_t>(t.bytes()) % alignment != 0)
       fail("constant '{}' lies at an address that is no multiple of {} bytes", name, alignment);
   }

@@ -48,6 +48,7 @@ void Binding::run_bound(const BoundStep& step) {
 
 void Binding::run_bound(const KernelStep& k, void* const* words) {
   if (k.settles) settle(static_cast<std::size_t>(step_now_));
+  if (k.place != 0) return run_elsewhere(k, words);
   if (parts_) {
     parts_->launch(k.launch, words, words == now_.words.data() ? step_now_ : -1);
     if (parts_->full()) flush_parts();
@@ -67,6 +68,7 @@ void Binding::run_bound(const HostStep& h) {
 void Binding::run_bound(const ExternStep& e) {
   settle(static_cast<std::size_t>(step_now_));
   void* const* words = now_.words.data();
+  if (others_.size() > 0) return run_between(e, words);
   if (parts_ && !e.op->runs_on_host()) {
     parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count,
                  workspace_.data.get(), {}, step_now_);

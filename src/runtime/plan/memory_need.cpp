@@ -105,6 +105,7 @@ void check_memory_limit(const Plan& plan, const MemoryNeed& need, std::span<cons
 void check_memory_limit(const Plan& plan) {
   if (plan.memory_limit == 0) return;
   MemoryNeed need{.temporaries = plan.static_arena_bytes};
+  for (const OtherDevice& other : plan.others) need.temporaries = saturated(need.temporaries, other.static_arena_bytes);
   std::vector<std::uint64_t> bytes(plan.buffers.size(), 0);
   for (const Constant& c : plan.constants) need.weights = saturated(need.weights, c.bytes);
   for (BufferId b = 0; b < plan.buffers.size(); ++b) {

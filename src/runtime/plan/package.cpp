@@ -21,8 +21,9 @@ constexpr const char* kSampleHeader = "sample_inputs/header.json";
 constexpr const char* kSampleData = "sample_inputs/data.bin";
 constexpr const char* kHashes = "hashes";  // lines `hash entry`
 
-std::string library_entry(std::size_t i) {
-  return i == 0 ? "kernels/kernels.so" : fmt::format("kernels/kernels_{}.so", i);
+std::string library_entry(std::size_t i, std::size_t place = 0) {
+  const std::string folder = place == 0 ? "kernels" : fmt::format("kernels/device_{}", place);
+  return i == 0 ? folder + "/kernels.so" : fmt::format("{}/kernels_{}.so", folder, i);
 }
 
 /// A stretch of memory that holds one constant, or several that share it.
@@ -136,10 +137,16 @@ Program read_package(const Archive& archive, WeightCheck check) {
   const auto hashes = read_hashes(archive.read(kHashes).text());
   Program program;
   program.plan = plan_from_json(checked_entry(archive, hashes, kManifest).text());
-  for (std::size_t i = 0; archive.contains(library_entry(i)); ++i) {
-    const Bytes library = checked_entry(archive, hashes, library_entry(i));
-    program.libraries.emplace_back(library.span().begin(), library.span().end());
-  }
+  auto read_libraries = [&](std::size_t place) {
+    std::vector<std::vector<std::byte>> all;
+    for (std::size_t i = 0; archive.contains(library_entry(i, place)); ++i) {
+      const Bytes library = checked_entry(archive, hashes, library_entry(i, place));
+      all.emplace_back(library.span().begin(), library.span().end());
+    }
+    return all;
+  };
+  program.libraries = read_libraries(0);
+  for (std::size_t k = 0; k < program.plan.others.size(); ++k) program.other_libraries.push_back(read_libraries(k + 1));
   if (archive.contains(kSource)) program.kernel_source = archive.read(kSource).text();
   const Bytes weights = check == WeightCheck::Hash ? checked_entry(archive, hashes, kWeights) : archive.map(kWeights);
   for (const Constant& c : program.plan.constants) program.constants.push_back(constant_in(c, weights));
@@ -170,6 +177,9 @@ void save_package(const Program& program, const std::filesystem::path& path) {
   const std::string manifest = plan_to_json(plan);
   add(kManifest, std::as_bytes(std::span(manifest)));
   for (std::size_t i = 0; i < program.libraries.size(); ++i) add(library_entry(i), program.libraries[i]);
+  for (std::size_t k = 0; k < program.other_libraries.size(); ++k)
+    for (std::size_t i = 0; i < program.other_libraries[k].size(); ++i)
+      add(library_entry(i, k + 1), program.other_libraries[k][i]);
   if (!program.kernel_source.empty()) add(kSource, std::as_bytes(std::span(program.kernel_source)));
   if (!program.provenance.empty()) add(kProvenance, std::as_bytes(std::span(program.provenance)));
   if (const auto samples = pack_sample_inputs(program.sample_inputs)) {

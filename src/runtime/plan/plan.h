@@ -109,6 +109,7 @@ struct Buffer {
   std::int64_t shares = -1;
   /// Place in the arena when all sizes are constant; -1: planned when sizes are bound.
   std::int64_t arena_offset = -1;
+  std::uint32_t place = 0;  ///< the device that it lies on (Plan::device_of)
 };
 
 /// A strided window on a buffer; offset in elements.
@@ -239,6 +240,14 @@ struct Kernel {
   std::string symbol;       ///< C name in the kernel library
   std::string description;  ///< what it computes, with the user's source lines
   std::string failure;      ///< message when the status word is set; empty for kernels that cannot fail
+  std::uint32_t place = 0;  ///< the device that it runs on (Plan::device_of)
+};
+
+/// A device beside `Plan::device` that a part of the program lies on, and what that part needs there.
+struct OtherDevice {
+  Device device;
+  std::string isa;                       ///< as Plan::isa
+  std::uint64_t static_arena_bytes = 0;  ///< as Plan::static_arena_bytes: each device has an arena of its own
 };
 
 /// What a run gives back, in order. A tensor is a view of a buffer: of an Output buffer (fresh memory), an Input (the
@@ -280,7 +289,7 @@ struct CommPool {
 
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
-  static constexpr int kVersion = 11;
+  static constexpr int kVersion = 12;
   static constexpr int kOldestVersion = 3;
   std::string model_name;
   Device device;
@@ -304,6 +313,15 @@ struct Plan {
   std::uint64_t memory_limit = 0;      ///< more than so many bytes are refused before a run begins; 0: any number
   bool check_lifetimes = false;        ///< each run is watched (lifetime_checker.h)
   std::optional<Signature> signature;  ///< of programs that came as archives
+  std::vector<OtherDevice> others;     ///< of a program over several devices: those beside `device`
+
+  /// The device of a place: 0 is `device`, k the k-th of the others.
+  Device device_of(std::uint32_t place) const { return place == 0 ? device : others.at(place - 1).device; }
+  /// The place that a library call works at: that of its results, or of its operands where it has none.
+  std::uint32_t place_of(const ExternCall& call) const {
+    const std::vector<View>& views = call.outputs.empty() ? call.inputs : call.outputs;
+    return views.empty() ? 0 : buffers.at(views.front().buffer).place;
+  }
 };
 
 }  // namespace coil::runtime

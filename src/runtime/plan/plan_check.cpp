@@ -14,6 +14,7 @@ class PlanChecker {
   PlanChecker(const Plan& plan, const HasOperation& has) : plan_(plan), has_(has) {}
 
   void check() {
+    check_devices();
     require(!(plan_.stops_on_failure || plan_.launches_early) || !plan_.device.is_host(),
             "a status that the device keeps");
     check_shape_program();
@@ -61,6 +62,22 @@ class PlanChecker {
     slot(v.offset, what);
   }
 
+  void check_devices() const {
+    require(plan_.others.empty() || !plan_.check_lifetimes, "a run that is watched");
+    for (std::size_t k = 0; k < plan_.others.size(); ++k) {
+      bool again = plan_.others[k].device == plan_.device;
+      for (std::size_t i = 0; i < k; ++i) again = again || plan_.others[i].device == plan_.others[k].device;
+      if (again) fail("the plan is broken: it lies on {} twice", to_string(plan_.others[k].device));
+    }
+    for (const Kernel& k : plan_.kernels) require(k.place <= plan_.others.size(), "kernel " + k.symbol);
+  }
+  /// A step touches memory of the device that carries it out.
+  void lies(BufferId b, std::uint32_t place, const std::string& what) const {
+    if (plan_.buffers[b].place != place)
+      fail("the plan is broken: {} on {} touches buffer {}, which lies on {}", what, to_string(plan_.device_of(place)),
+           plan_.buffers[b].name, to_string(plan_.device_of(plan_.buffers[b].place)));
+  }
+
   void check_shape_program() const {
     std::int64_t numbers = 0;
     for (std::size_t i = 0; i < plan_.shape_program.size(); ++i) {
@@ -86,6 +103,7 @@ class PlanChecker {
   void check_buffer(BufferId id) const {
     const Buffer& b = plan_.buffers[id];
     const std::string what = "buffer " + b.name;
+    require(b.place <= plan_.others.size(), what);
     switch (b.kind) {
       case BufferKind::Input: require(b.index < plan_.inputs.size(), what); break;
       case BufferKind::Constant: require(b.index < plan_.constants.size(), what); break;
@@ -99,6 +117,7 @@ class PlanChecker {
     const Buffer& owner = plan_.buffers[memory_of(plan_, id)];
     require(b.kind != BufferKind::Output || owner.kind != BufferKind::Temporary, what);
     require(&owner == &b || owner.kind != BufferKind::Comm, what);
+    require(owner.place == b.place && (b.kind != BufferKind::Comm || b.place == 0), what);
   }
 
   void check_comm(const Buffer& b, const std::string& what) const {
@@ -111,7 +130,10 @@ class PlanChecker {
   void check_step(const KernelCall& call) const {
     require(call.kernel < plan_.kernels.size(), "a kernel call");
     const std::string what = "kernel call " + plan_.kernels[call.kernel].symbol;
-    for (BufferId b : call.buffers) require(b < plan_.buffers.size(), what);
+    for (BufferId b : call.buffers) {
+      require(b < plan_.buffers.size(), what);
+      lies(b, plan_.kernels[call.kernel].place, what);
+    }
     for (Slot s : call.scalars) slot(s, what);
     slot(call.extent, what);
     slot(call.grain, what);
@@ -129,15 +151,20 @@ class PlanChecker {
   void check_step(const ExternCall& call) const {
     for (const View& v : call.inputs) view(v, "library call " + call.op);
     for (const View& v : call.outputs) view(v, "library call " + call.op);
-    if (has_ && !has_(call.op, plan_.device.type))
-      fail("this runtime has no library operation '{}' on {}", call.op, to_string(plan_.device));
+    const std::uint32_t place = plan_.place_of(call);
+    if (!library_ops::has(call.op, library_ops::Trait::DeviceCopy)) {
+      for (const auto* views : {&call.inputs, &call.outputs})
+        for (const View& v : *views) lies(v.buffer, place, "library call " + call.op);
+      if (has_ && !has_(call.op, plan_.device_of(place).type))
+        fail("this runtime has no library operation '{}' on {}", call.op, to_string(plan_.device_of(place)));
+    }
     if (library_ops::find(call.op)) library_ops::check_call(call);
   }
   void check_step(const HostCall& call) const {
     const std::string what = "call of " + call.op;
-    for (const View& v : call.inputs) view(v, what);
+    for (const View& v : call.inputs) view(v, what), lies(v.buffer, 0, what);
     for (const auto& v : call.outputs)
-      if (v) view(*v, what);
+      if (v) view(*v, what), lies(v->buffer, 0, what);
     for (const NamedHostArgument& a : call.arguments) check_argument(a.value, call, what);
     require(call.writes.size() <= call.outputs.size(), what);
     for (std::size_t k = 0; k < call.writes.size(); ++k) {

@@ -281,14 +281,16 @@ Constant constant_from(const Json& j) {
 }
 
 Json to_json(const Buffer& b) {
-  return {{"kind", kBufferKinds[static_cast<std::size_t>(b.kind)]},
-          {"index", b.index},
-          {"name", b.name},
-          {"bytes", b.bytes},
-          {"first", b.first},
-          {"last", b.last},
-          {"shares", b.shares},
-          {"arena", b.arena_offset}};
+  Json j = {{"kind", kBufferKinds[static_cast<std::size_t>(b.kind)]},
+            {"index", b.index},
+            {"name", b.name},
+            {"bytes", b.bytes},
+            {"first", b.first},
+            {"last", b.last},
+            {"shares", b.shares},
+            {"arena", b.arena_offset}};
+  if (b.place != 0) j["place"] = b.place;
+  return j;
 }
 
 Buffer buffer_from(const Json& j) {
@@ -299,7 +301,8 @@ Buffer buffer_from(const Json& j) {
           integer<std::uint32_t>(j.at("first")),
           integer<std::uint32_t>(j.at("last")),
           integer(j.at("shares")),
-          integer(j.at("arena"))};
+          integer(j.at("arena")),
+          j.contains("place") ? integer<std::uint32_t>(j.at("place")) : 0};
 }
 
 Json to_json(const Output& out) {
@@ -331,10 +334,21 @@ CommPool comm_pool_from(const Json& j) {
 }
 Json to_json(const Check& c) { return {{"condition", c.condition}, {"message", c.message}}; }
 Check check_from(const Json& j) { return {integer<Slot>(j.at("condition")), j.at("message").get<std::string>()}; }
-Json to_json(const Kernel& k) { return {{"symbol", k.symbol}, {"description", k.description}, {"failure", k.failure}}; }
+Json to_json(const Kernel& k) {
+  Json j = {{"symbol", k.symbol}, {"description", k.description}, {"failure", k.failure}};
+  if (k.place != 0) j["place"] = k.place;
+  return j;
+}
 Kernel kernel_from(const Json& j) {
-  return {j.at("symbol").get<std::string>(), j.at("description").get<std::string>(),
-          j.at("failure").get<std::string>()};
+  return {j.at("symbol").get<std::string>(), j.at("description").get<std::string>(), j.at("failure").get<std::string>(),
+          j.contains("place") ? integer<std::uint32_t>(j.at("place")) : 0};
+}
+Json to_json(const OtherDevice& d) {
+  return {{"device", to_string(d.device)}, {"isa", d.isa}, {"arena_bytes", d.static_arena_bytes}};
+}
+OtherDevice other_device_from(const Json& j) {
+  return {parse_device(j.at("device").get<std::string>()), j.at("isa").get<std::string>(),
+          integer<std::uint64_t>(j.at("arena_bytes"))};
 }
 
 template <class T>
@@ -355,7 +369,8 @@ constexpr std::string_view kMembers[] = {
     "format",      "version",          "model",          "device",        "isa",
     "arena_bytes", "inputs",           "outputs",        "shape_program", "checks",
     "constants",   "buffers",          "kernels",        "steps",         "check_lifetimes",
-    "signature",   "stops_on_failure", "launches_early", "comm_pools",    "memory_limit"};
+    "signature",   "stops_on_failure", "launches_early", "comm_pools",    "memory_limit",
+    "others"};
 
 /// Brackets inside brackets, which are read by functions that call themselves.
 void check_nesting(std::string_view text) {
@@ -405,6 +420,7 @@ Plan read_plan(const Json& j) {
   read_list(j.at("kernels"), plan.kernels, kernel_from);
   read_list(j.at("steps"), plan.steps, step_from);
   read_list(j.at("outputs"), plan.outputs, output_from);
+  if (j.contains("others")) read_list(j.at("others"), plan.others, other_device_from);
   if (j.contains("comm_pools")) read_list(j.at("comm_pools"), plan.comm_pools, comm_pool_from);
   return plan;
 }
@@ -412,8 +428,10 @@ Plan read_plan(const Json& j) {
 /// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures;
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
-/// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory.
+/// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory;
+/// version 12 several devices.
 int version_of(const Plan& plan) {
+  if (!plan.others.empty()) return 12;
   if (plan.memory_limit) return 11;
   if (!plan.comm_pools.empty()) return 10;
   const auto has_own_arguments = [](const Step& s) {
@@ -443,6 +461,9 @@ int version_of(const Plan& plan) {
 
 /// A program for a device that a library brings, which was not loaded, is whole.
 void check_device(const Json& j) {
+  if (const auto others = j.find("others"); others != j.end() && others->is_array())
+    for (const Json& other : *others)
+      if (other.is_object()) check_device(other);
   const auto device = j.find("device");
   if (device == j.end() || !device->is_string()) return;
   const std::string name = device->get<std::string>(), kind = name.substr(0, name.find(':'));
@@ -472,6 +493,7 @@ std::string plan_to_json(const Plan& plan) {
   if (plan.launches_early) j["launches_early"] = true;
   if (plan.stops_on_failure) j["stops_on_failure"] = true;
   if (!plan.comm_pools.empty()) j["comm_pools"] = list_to_json(plan.comm_pools);
+  if (!plan.others.empty()) j["others"] = list_to_json(plan.others);
   if (plan.signature) j["signature"] = signature_to_json(*plan.signature);
   return j.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

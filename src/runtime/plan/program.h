@@ -20,6 +20,7 @@ struct Program {
   std::vector<Tensor> sample_inputs;  ///< one for each of plan.inputs, or none; packages keep them when they are small
   std::filesystem::path file;         ///< the package it was read from, which errors name; empty for others
   std::string provenance;             ///< where each call comes from, as JSON; empty where nobody asked
+  std::vector<std::vector<std::vector<std::byte>>> other_libraries = {};  ///< `libraries`, for each of plan.others
 };
 
 }  // namespace coil::runtime

@@ -13,7 +13,10 @@ Value converted(Rewriter& r) {
   const TensorMeta &from = r.meta(r["self"]), &to = r.result();
   std::vector<std::pair<std::string, Value>> named;
   if (from.dtype != to.dtype) named.emplace_back("dtype", to.dtype);
-  if (from.device != to.device) named.emplace_back("device", to.device);
+  if (from.device != to.device) {
+    named.emplace_back("device", to.device);
+    if (r.has("non_blocking") && r.flag("non_blocking")) named.emplace_back("non_blocking", true);
+  }
   if (r.has("memory_format") && r["memory_format"] != Value(ops::MemoryFormat::Preserve))
     named.emplace_back("memory_format", r["memory_format"]);
   if (named.empty() || (named.size() == 1 && named[0].first == "memory_format"))
@@ -45,7 +48,13 @@ Value clone(Rewriter& r) { return r.call("aten.clone.default", {r["self"]}); }
 /// The functional form of `copy_`: `src` in the type and sizes of `self`.
 Value copy(Rewriter& r) {
   if (!ops::shapes::is_non_overlapping_and_dense(*r.module.env, r.result())) return None{};  // gaps stay as they are
-  Value src = r.expand(r.to(r["src"], r.result().dtype), r.result().sizes);
+  Value src = r["src"];
+  if (src.is<fx::Node*>() && r.meta(src).device != r.result().device) {
+    std::vector<std::pair<std::string, Value>> named = {{"dtype", r.result().dtype}, {"device", r.result().device}};
+    if (r.flag("non_blocking")) named.emplace_back("non_blocking", true);
+    src = r.call("aten._to_copy.default", {src}, named);
+  }
+  src = r.expand(r.to(src, r.result().dtype), r.result().sizes);
   return src == r["src"] ? Value(r.call("aten.clone.default", {src})) : src;
 }
 

@@ -96,6 +96,11 @@ std::span<std::int64_t> CudaQueue::shared_words(std::size_t count) {
   return {static_cast<std::int64_t*>(words), count};
 }
 
+Storage CudaQueue::allocate_on_host(std::size_t bytes) {
+  if (!host_memory_) host_memory_ = std::make_shared<HostMemory>(device_);
+  return host_memory_->allocate(bytes);
+}
+
 Tensor CudaQueue::dense_here(const Tensor& like) {
   return {allocate(bytes_of(like)), like.dtype, like.sizes, contiguous_strides(like.sizes), 0};
 }
@@ -137,6 +142,12 @@ void CudaQueue::copy(const Tensor& to, const Tensor& from) {
                  "copy memory to the host");
   wait();
   if (!direct) copy_strided(to, landing);
+}
+
+void CudaQueue::copy_ahead(const Tensor& to, const Tensor& from) {
+  const bool one_piece = same_layout(to.sizes, to.strides, from.strides) && is_one_piece(to.sizes, to.strides);
+  if (to.numel() == 0 || !one_piece || !to.device().is_host() || from.device() != device()) return copy(to, from);
+  driver().check(driver().copy_to_host(to.bytes(), address(from), bytes_of(to), stream()), "copy memory to the host");
 }
 
 void CudaQueue::launch(const Launch& l, void* const* words) {

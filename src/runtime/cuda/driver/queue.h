@@ -5,6 +5,7 @@
 
 #include "runtime/cuda/driver/copier.h"
 #include "runtime/cuda/driver/device.h"
+#include "runtime/cuda/driver/host_memory.h"
 #include "runtime/cuda/driver/in_flight.h"
 #include "runtime/cuda/driver/pool.h"
 
@@ -28,7 +29,9 @@ class CudaQueue final : public Queue {
   void begin_measuring() override { pool_->begin_measuring(); }
   std::uint64_t measured_bytes() const override { return pool_->measured_bytes(); }
   std::span<std::int64_t> shared_words(std::size_t count) override;
+  Storage allocate_on_host(std::size_t bytes) override;
   void copy(const Tensor& to, const Tensor& from) override;
+  void copy_ahead(const Tensor& to, const Tensor& from) override;
   void launch(const Launch&, void* const* words) override;
   std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) override;
   bool runs_ahead() const override { return true; }
@@ -96,7 +99,8 @@ class CudaQueue final : public Queue {
   Storage fence_;                   ///< what end_library_work writes to
   int depth_ = 0;                   ///< of begin … end
   ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
-  std::vector<void*> shared_;       ///< host memory that kernels see
+  std::shared_ptr<HostMemory> host_memory_;
+  std::vector<void*> shared_;  ///< host memory that kernels see
   std::unique_ptr<Copier> copier_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Dnn> dnn_;

@@ -1,5 +1,5 @@
-# Tensors, and devices among the arguments, are on the device that is compiled for.
-# RUN: coil opt --device cuda --set cuda.arch=sm_90 --pass move-to-device %s | FileCheck %s
+# A program on one device moves as a whole: tensors, and devices among the arguments.
+# RUN: coil opt --device cuda --set cuda.arch=sm_90 --pass place-on-devices %s | FileCheck %s
 graph():
     %x : f32[4] = placeholder[target=x]
     %f : f32[4] = call_function[target=aten.full.default](args = ([4], 1.0), kwargs = {device: cpu})

@@ -1,0 +1,130 @@
+// Programs over several devices: memory, and the steps that are carried out beside the program's device or between it
+// and others. What is queued on a device that runs ahead goes on while the host works; copies are where they meet.
+#include <algorithm>
+
+#include "library_ops/check.h"
+#include "library_ops/copies.h"
+#include "library_ops/table.h"
+#include "runtime/executor/binding.h"
+#include "runtime/executor/device_copy.h"
+#include "runtime/plan/arena_planner.h"
+#include "support/error.h"
+
+namespace coil::runtime {
+namespace {
+
+bool is_copy(const ExternCall& call) { return library_ops::has(call.op, library_ops::Trait::DeviceCopy); }
+
+template <class F>
+bool any_buffer(const Step& step, const F& f) {
+  const auto of_view = [&](const View& v) { return f(v.buffer); };
+  if (const auto* k = std::get_if<KernelCall>(&step)) return std::ranges::any_of(k->buffers, f);
+  if (const auto* e = std::get_if<ExternCall>(&step))
+    return std::ranges::any_of(e->inputs, of_view) || std::ranges::any_of(e->outputs, of_view);
+  if (const auto* r = std::get_if<ReadSymbol>(&step)) return f(r->source);
+  if (const auto* free = std::get_if<FreeBuffer>(&step)) return f(free->buffer);
+  return false;
+}
+
+}  // namespace
+
+std::unique_ptr<LibraryOp> Binding::make_op(const ExternCall& call) const {
+  if (!is_copy(call)) return queue_of(plan_.place_of(call)).make_op(call.op, call.attributes);
+  library_ops::check_attributes(library_ops::get(call.op), call.attributes);
+  return make_device_copy(queue_of(plan_.buffers[call.inputs.at(0).buffer].place),
+                          queue_of(plan_.buffers[call.outputs.at(0).buffer].place), is_ahead(call));
+}
+
+bool Binding::is_ahead(const ExternCall& call) const {
+  return is_copy(call) && plan_.device_of(plan_.place_of(call)).is_host() &&
+         read(call.attributes, library_ops::copies::kNonBlocking);
+}
+
+void Binding::bind_other_arenas(const std::vector<Interval>& intervals, std::vector<std::uint64_t>& offsets) {
+  for (std::uint32_t place = 1; place <= others_.size(); ++place) {
+    std::vector<Interval> here(intervals.size());
+    std::vector<BufferId> temporaries;
+    bool planned = true;
+    for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
+      const Buffer& b = plan_.buffers[id];
+      if (b.place != place || b.kind != BufferKind::Temporary || memory_of_[id] != id || late_buffer_[id]) continue;
+      temporaries.push_back(id);
+      here[id] = intervals[id];
+      planned = planned && b.arena_offset >= 0;
+    }
+    OtherArena& arena = now_.others[place - 1];
+    arena.bytes = plan_.others[place - 1].static_arena_bytes;
+    ArenaPlan made;
+    if (!planned) made = plan_arena(here, ArenaEffort::Call), arena.bytes = made.peak;
+    for (BufferId id : temporaries)
+      offsets[id] = planned ? static_cast<std::uint64_t>(plan_.buffers[id].arena_offset) : made.offsets[id];
+  }
+}
+
+Storage Binding::allocate_on(std::uint32_t place, std::size_t bytes) const {
+  Queue& there = queue_of(place);
+  return lands_ahead_ && there.device().is_host() ? queue_.allocate_on_host(bytes) : there.allocate(bytes);
+}
+
+void Binding::take_other_memory() {
+  for (std::uint32_t place = 1; place <= others_.size(); ++place) {
+    OtherArena& bound = now_.others[place - 1];
+    Storage& memory = other_memory_[place - 1].arena;
+    if (memory.bytes < bound.bytes) {
+      memory = {};
+      memory = allocate_on(place, bound.bytes);
+    }
+    if (memory.data.get() == bound.base) continue;
+    bound.base = memory.data.get();
+    this->place(bound.patches, memory.data.get());
+    for (BufferId id : now_.temporaries)
+      if (plan_.buffers[id].place == place) now_.buffer_base[id] = memory.data.get() + now_.arena_offset[id];
+  }
+}
+
+void Binding::await_copies_of(const Step& step) {
+  if (landing_.empty()) return;
+  if (any_buffer(step, [&](BufferId b) { return std::ranges::find(landing_, memory_of_[b]) != landing_.end(); }))
+    await_copies();
+}
+
+void Binding::await_copies() {
+  if (landing_.empty()) return;
+  landing_.clear();
+  queue_.wait();
+  others_.wait();
+  failures_.check();
+}
+
+void Binding::after_copy(const ExternCall& call) {
+  if (!is_copy(call) || !plan_.device_of(plan_.place_of(call)).is_host()) return;
+  if (is_ahead(call))
+    landing_.push_back(memory_of_[call.outputs.front().buffer]);
+  else
+    failures_.check();  // the device has been waited for: the host goes on with what is right alone
+}
+
+void Binding::run_elsewhere(const KernelStep& k, void* const* words) {
+  settle(static_cast<std::size_t>(step_now_));
+  flush_parts();
+  await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
+  Queue& queue = queue_of(k.place);
+  queue.launch(k.launch, words);
+  if (k.failure && !queue.runs_ahead()) failures_.check(k.failure);
+}
+
+void Binding::run_between(const ExternStep& e, void* const* words) {
+  const auto& call = std::get<ExternCall>(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
+  if (parts_ && e.place == 0 && !e.op->runs_on_host()) {
+    parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count,
+                 workspace_.data.get(), {}, step_now_);
+    if (parts_->full()) flush_parts();
+    return;
+  }
+  flush_parts();
+  await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
+  e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace(e.place).data.get());
+  after_copy(call);
+}
+
+}  // namespace coil::runtime
