@@ -2,6 +2,7 @@
 
 #include "codegen/triton/compile.h"
 #include "compiler/memory_text.h"
+#include "passes/wrapper/partition.h"
 #include "runtime/device/library.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
@@ -264,6 +265,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
   text += "\nSteps, with the bytes live at each\n";
   write_steps(text, report, lines, program);
   text += memory_text(program, lines);
+  text += wrapper::parts_text(program, graph.target());
   text += "\n" + fusion_text(graph, schedule) + "\nLibrary calls\n";
   write_library_calls(text, program);
   write_fallbacks(text, lines, program);

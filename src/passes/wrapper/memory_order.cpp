@@ -19,14 +19,19 @@ bool plans_memory(const Line& l) {
   return std::holds_alternative<Allocate>(l) || std::holds_alternative<Reuse>(l) || std::holds_alternative<Free>(l);
 }
 
+/// What tells a symbol, or is asserted of some.
+bool is_about_symbols(const Line& l) {
+  return std::holds_alternative<DefineSymbol>(l) || std::holds_alternative<Assert>(l) ||
+         std::holds_alternative<ReadSymbol>(l) || std::holds_alternative<SetSymbol>(l);
+}
+
 /// Nothing moves over it: what is asserted or computed for what follows, and exchanges with other processes, which are
 /// overlapped as they are written.
-bool is_fence(const Line& l) {
+bool is_fence(const Line& l, SymbolOrder order) {
   if (const auto* call = std::get_if<CallExtern>(&l))
     return library_ops::has(call->op, library_ops::Trait::Collective) ||
            library_ops::has(call->op, library_ops::Trait::Wait);
-  return std::holds_alternative<DefineSymbol>(l) || std::holds_alternative<Assert>(l) ||
-         std::holds_alternative<ReadSymbol>(l) || std::holds_alternative<SetSymbol>(l) ||
+  return (order == SymbolOrder::AsWritten && is_about_symbols(l)) || std::holds_alternative<DefineSymbol>(l) ||
          std::holds_alternative<Control>(l);
 }
 
@@ -155,8 +160,13 @@ scheduler::Storage storage_of(const Program& p, const Buffer& b) {
 
 class StepsBuilder {
  public:
-  explicit StepsBuilder(const Program& p) : p_(p), borders_(p), failures_(out_) {
+  StepsBuilder(const Program& p, SymbolOrder symbols) : p_(p), symbols_(symbols), borders_(p), failures_(out_) {
     for (const Buffer& b : p.buffers) out_.program.storages.push_back(storage_of(p, b));
+    if (symbols == SymbolOrder::AsWritten) return;
+    for (Expr s : runtime_symbols(p)) {
+      places_.emplace(s, static_cast<StorageId>(out_.program.storages.size()));
+      out_.program.storages.push_back({0, StorageClass::Caller});
+    }
   }
 
   LineSteps run() {
@@ -166,11 +176,13 @@ class StepsBuilder {
       if (plans_memory(line) || std::holds_alternative<DefineKernel>(line)) continue;
       Uses u = uses(line);
       const bool writes_to_caller = std::ranges::any_of(u.writes, [&](BufferId b) { return of_caller(b); });
+      add_symbols(line, u);
       u.reads.insert(u.reads.end(), borders_.at(k).begin(), borders_.at(k).end());
       const StepId step = order.add(u.reads, u.writes);
       out_.line_of.push_back(k);
       keep_order(step, line);
-      failures_.add(step, may_fail(line), writes_to_caller);
+      failures_.add(step, may_fail(line) || (!places_.empty() && std::holds_alternative<Assert>(line)),
+                    writes_to_caller);
       if (const auto* call = std::get_if<CallKernel>(&line)) add_in_place(step, *call);
     }
     for (MemoryStep& step : out_.program.steps) {
@@ -183,9 +195,29 @@ class StepsBuilder {
  private:
   bool of_caller(BufferId b) const { return out_.program.storages[b].of == StorageClass::Caller; }
 
+  /// Symbols as values: what tells one writes it, what mentions it reads it. An assertion does both, so that what
+  /// relies on it stays behind.
+  void add_symbols(const Line& line, Uses& u) const {
+    if (places_.empty()) return;
+    const Uses touched = u;
+    const auto mention = [&](Expr e) {
+      for (Expr s : sym::free_symbols(e))
+        if (const auto place = places_.find(s); place != places_.end()) {
+          u.reads.push_back(place->second);
+          if (std::holds_alternative<Assert>(line)) u.writes.push_back(place->second);
+        }
+    };
+    for_each_expr(p_, line, mention);
+    for (const auto* side : {&touched.reads, &touched.writes})
+      for (BufferId b : *side) for_each_expr(p_, Allocate{b}, mention);
+    const auto* read = std::get_if<ReadSymbol>(&line);
+    const auto* set = std::get_if<SetSymbol>(&line);
+    if (read || set) u.writes.push_back(places_.at(read ? read->symbol : set->symbol));
+  }
+
   void keep_order(StepId step, const Line& line) {
     std::vector<StepId>& after = out_.program.steps[step].after;
-    if (is_fence(line)) {
+    if (is_fence(line, symbols_)) {
       after.insert(after.end(), since_fence_.begin(), since_fence_.end());
       if (fence_) after.push_back(*fence_);
       fence_ = step;
@@ -207,6 +239,8 @@ class StepsBuilder {
   }
 
   const Program& p_;
+  const SymbolOrder symbols_;
+  std::unordered_map<Expr, StorageId> places_;  ///< what stands for each symbol that the run tells
   LineSteps out_;
   Borders borders_;
   FailureOrder failures_;
@@ -214,8 +248,9 @@ class StepsBuilder {
   std::vector<StepId> since_fence_;
 };
 
-/// Bytes of the arena in this order, packed in short.
-std::uint64_t packed(const scheduler::MemoryProgram& program, std::span<const StepId> order) {
+}  // namespace
+
+std::uint64_t packed_bytes(const scheduler::MemoryProgram& program, std::span<const StepId> order) {
   // A chain of storages that hand their memory on is placed as one.
   const std::vector<scheduler::Life> life = scheduler::lives_in(program, order);
   std::vector<StorageId> owner(program.storages.size());
@@ -233,8 +268,7 @@ std::uint64_t packed(const scheduler::MemoryProgram& program, std::span<const St
   return runtime::plan_arena(intervals, runtime::ArenaEffort::Call).peak;
 }
 
-/// The lines in the new order, each kernel's definition before its first call.
-std::vector<Line> reordered(Program& p, const LineSteps& steps, std::span<const StepId> order) {
+void reorder(Program& p, const LineSteps& steps, std::span<const StepId> order) {
   std::vector<Line> lines;
   std::vector<bool> defined(p.kernels.size(), false);
   for (StepId s : order) {
@@ -245,12 +279,10 @@ std::vector<Line> reordered(Program& p, const LineSteps& steps, std::span<const 
     }
     lines.push_back(std::move(line));
   }
-  return lines;
+  p.lines = std::move(lines);
 }
 
-}  // namespace
-
-LineSteps steps_of(const Program& p) { return StepsBuilder(p).run(); }
+LineSteps steps_of(const Program& p, SymbolOrder symbols) { return StepsBuilder(p, symbols).run(); }
 
 void order_for_memory(Program& p) {
   const LineSteps steps = steps_of(p);
@@ -258,10 +290,10 @@ void order_for_memory(Program& p) {
   p.memory_order = {order.written.temporaries, order.written.temporaries, "as written"};
   const std::uint64_t saved = order.written.temporaries - order.found.temporaries;
   if (saved * 64 <= order.written.temporaries ||
-      packed(steps.program, order.steps) >= packed(steps.program, scheduler::written_order(steps.program)))
+      packed_bytes(steps.program, order.steps) >= packed_bytes(steps.program, scheduler::written_order(steps.program)))
     return;
   p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
-  p.lines = reordered(p, steps, order.steps);
+  reorder(p, steps, order.steps);
 }
 
 }  // namespace coil::wrapper

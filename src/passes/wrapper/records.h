@@ -7,6 +7,7 @@
 #include "passes/wrapper/coalesce_copies.h"
 #include "passes/wrapper/lifetimes.h"
 #include "passes/wrapper/memory_order.h"
+#include "passes/wrapper/partition.h"
 #include "passes/wrapper/plan_comm_buffers.h"
 #include "passes/wrapper/remake.h"
 #include "passes/wrapper/symbols.h"
@@ -50,6 +51,16 @@ inline constexpr WrapperPass kRemakeForMemory{
     "remake-for-memory", "Masks, positions and the like are made again for late readers where that lowers the peak.",
     on_lines<wrapper::remake_for_memory>,
     [](const target::Target&, const Settings& settings) { return settings.memory_order; }};
+inline bool partitions(const target::Target& target, const Settings& settings) {
+  return settings.partition && target.has(target::Feature::RecordedGraphs);
+}
+inline constexpr WrapperPass kOrderForParts{
+    "order-for-parts", "Calls move over what no graph of the device holds, so that few parts are left, where memory allows.",
+    [](wrapper::Program& lines, const WrapperContext& given) { wrapper::order_for_parts(lines, given.target); },
+    partitions};
+inline constexpr WrapperPass kPartition{
+    "partition", "The program is cut into parts that a graph of the device holds, with what crosses their borders.",
+    [](wrapper::Program& lines, const WrapperContext& given) { wrapper::partition(lines, given.target); }, partitions};
 inline constexpr WrapperPass kWriteIntoOutputs{"write-into-outputs",
                                                "What a result may be written over is made in the result's memory.",
                                                on_lines<wrapper::write_into_outputs>};

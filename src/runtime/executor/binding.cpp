@@ -48,6 +48,7 @@ Binding::Binding(const Model::Impl& model, Queue& queue, const QueueScope&)
   }
   make_room();
   find_late();
+  find_parts();
   if (!plan_.check_lifetimes) return;
   if (queue_.device() != Device{})
     fail("lifetimes are checked on the cpu, not on {}; compile for the cpu, or without assert_lifetimes",
@@ -108,7 +109,7 @@ void Binding::bind(std::span<const Tensor> given) {
   bind_steps();
   bind_results();
   check_limit();
-  repeats_ = takes_the_same_steps();
+  bind_parts();
   if (!borrows_memory_) take_memory();
   guards_.remember(given, now_.seen);
   state_sizes_ = 0;
@@ -262,7 +263,7 @@ void Binding::take_memory() {
   grow_workspace();
   if (arena_.data.get() == now_.arena_base) return;
   now_.arena_base = arena_.data.get();
-  place(now_.arena_patches, arena_.data.get());
+  for (const Patch& p : now_.arena_patches) now_.words[p.word] = arena_.data.get() + p.offset;
   for (BufferId id : now_.temporaries) now_.buffer_base[id] = arena_.data.get() + now_.arena_offset[id];
 }
 
@@ -307,7 +308,8 @@ void Binding::bind_steps() {
   now_.plan_step.clear();
   now_.arena_patches.clear();
   now_.arena_base = nullptr;
-  for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0;
+  for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0, out.placed = nullptr;
+  for (BoundInput& in : now_.inputs) in.placed = nullptr;
   if (late_ || checker_)
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
       const BufferKind kind = plan_.buffers[id].kind;
@@ -360,19 +362,9 @@ bool Binding::settles(const KernelCall& call, std::size_t step) const {
 }
 
 void Binding::ask_calls() {
-  const auto is_own_kernel = [](const Step& step) {
-    const auto* call = std::get_if<KernelCall>(&step);
-    return call && call->arguments.empty();
-  };
   now_.workspace_bytes = 0;
-  now_.detours = false;
   for (std::size_t i = 0; i < ops_.size(); ++i)
-    if (now_.sites[i].prepared) {
-      now_.workspace_bytes = std::max(now_.workspace_bytes, ops_[i]->workspace_bytes());
-      now_.detours = now_.detours || ops_[i]->runs_on_host();
-    }
-  for (std::size_t s = 0; s < plan_.steps.size(); ++s)
-    now_.detours = now_.detours || (failures_.guards(s) && !is_own_kernel(plan_.steps[s]));
+    if (now_.sites[i].prepared) now_.workspace_bytes = std::max(now_.workspace_bytes, ops_[i]->workspace_bytes());
 }
 
 void Binding::grow_workspace() {
