@@ -422,8 +422,7 @@ class Parser {
   /// `part 0(x, &y; s0, u0) -> z:`
   void begin_part(LineCursor& c) {
     Part part;
-    if (c.integer() != static_cast<std::int64_t>(p_.parts.size()))
-      c.fault(fmt::format("this is part {}", p_.parts.size()));
+    if (c.bare() != std::to_string(p_.parts.size())) c.fault(fmt::format("this is part {}", p_.parts.size()));
     c.expect("(");
     c.items(';', [&] {
       part.written.push_back(c.accept("&"));
