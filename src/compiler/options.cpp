@@ -76,7 +76,8 @@ const Row kRows[] = {
     {"realize.operations", &Settings::realize_operations, "N",
      "so does one that takes more than N operations; 0: as the policy has it"},
     {"realize.bytes", &Settings::realize_bytes, "BYTES",
-     "so does one that reads more than that through several places; sizes that only a run tells count as their hint, or "
+     "so does one that reads more than that through several places; sizes that only a run tells count as their hint, "
+     "or "
      "the end of their range; 0: as the policy has it"},
     {"memory.order", &Settings::memory_order, "true|false",
      "run calls in the order in which temporaries need the least memory, take kernels apart that raise its peak, and "

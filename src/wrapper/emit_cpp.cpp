@@ -233,8 +233,8 @@ class Printer {
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
-    has_status_ = !on_gpu_ && std::ranges::any_of(
-                                  p_.lines, [](const Line& l) { return std::holds_alternative<CallKernel>(l); });
+    has_status_ =
+        !on_gpu_ && std::ranges::any_of(p_.lines, [](const Line& l) { return std::holds_alternative<CallKernel>(l); });
     if (has_status_) line("int64_t status = 0;");
     if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
           return std::holds_alternative<CallFallback>(l) && std::get<CallFallback>(l).op.starts_with(kSized);
@@ -371,9 +371,9 @@ class Printer {
     line("{}();", part_);
     sizes_ = std::move(sizes_outside_);
   }
-  void print_line(const Reuse& r) { 
+  void print_line(const Reuse& r) {
     line("{}{} = {}.share();", declared_.contains(r.to) ? "" : "Memory ", names_[r.to], names_[r.from]);
-   }
+  }
   void print_line(const Free& f) { line("{}.free();", names_[f.buffer]); }
   void print_line(const AllocateComm& a) {
     line("{}{} = comm{}.at({});", declared_.contains(a.buffer) ? "" : "CommPlace ", names_[a.buffer],

@@ -155,7 +155,8 @@ std::vector<std::string> PythonEmitter::given_to(const Part& part) {
 void PythonEmitter::line(const Free& f) {
   if (open_part_ && std::ranges::find(open_part_->inputs, f.buffer) != open_part_->inputs.end())
     let_go_.insert(f.buffer);
-  statement("del " + file_->name(f.buffer)); }
+  statement("del " + file_->name(f.buffer));
+}
 
 void PythonEmitter::line(const ReadSymbol& r) {
   const bool is_float = file_->program().buffers[r.source].dtype == DType::F64;

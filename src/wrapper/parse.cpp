@@ -431,8 +431,8 @@ class Parser {
     c.expect(";");
     c.items(')', [&] { part.symbols.push_back(read_.symbol(c)); });
     c.expect(")");
-    if (c.accept("->"))
-      do part.outputs.push_back(buffer_named(c));
+    if (c.accept("->")) do
+        part.outputs.push_back(buffer_named(c));
       while (c.accept(","));
     c.expect(":");
     p_.lines.emplace_back(BeginPart{p_.parts.size()});

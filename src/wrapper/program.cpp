@@ -64,21 +64,21 @@ void for_each_expr(const Program& p, const Line& line, const std::function<void(
   const auto views = [&](const std::vector<View>& list) {
     for (const View& v : list) expressions_of(v, f);
   };
-  std::visit(Overloaded{[&](const DefineSymbol& d) { all({d.subtract, d.divide}); },
-                        [&](const Assert& a) { f(a.condition); },
-                        [&](const Allocate& a) { expressions_of(p, a.buffer, f); },
-                        [&](const AllocateComm& a) { expressions_of(p, a.buffer, f); },
-                        [&](const Reuse& r) { expressions_of(p, r.to, f); },
-                        [&](const CallKernel& c) {
-                          all(c.scalars), f(c.extent);
-                          if (c.launch) all(c.launch->grid), f(c.launch->shared_bytes);
-                        },
-                        [&](const CallExtern& c) { views(c.inputs), views(c.outputs); },
-                        [&](const CallFallback& c) { expressions_of(c, f); },
-                        [&](const CallUserKernel& c) { views(c.tensors), all(c.numbers), all(c.grid); },
-                        [&](const SetSymbol& s) { f(s.value); },
-                        [&](const Control& c) { f(c.condition), f(c.extent); }, [](const auto&) {}},
-             line);
+  std::visit(
+      Overloaded{[&](const DefineSymbol& d) { all({d.subtract, d.divide}); }, [&](const Assert& a) { f(a.condition); },
+                 [&](const Allocate& a) { expressions_of(p, a.buffer, f); },
+                 [&](const AllocateComm& a) { expressions_of(p, a.buffer, f); },
+                 [&](const Reuse& r) { expressions_of(p, r.to, f); },
+                 [&](const CallKernel& c) {
+                   all(c.scalars), f(c.extent);
+                   if (c.launch) all(c.launch->grid), f(c.launch->shared_bytes);
+                 },
+                 [&](const CallExtern& c) { views(c.inputs), views(c.outputs); },
+                 [&](const CallFallback& c) { expressions_of(c, f); },
+                 [&](const CallUserKernel& c) { views(c.tensors), all(c.numbers), all(c.grid); },
+                 [&](const SetSymbol& s) { f(s.value); }, [&](const Control& c) { f(c.condition), f(c.extent); },
+                 [](const auto&) {}},
+      line);
 }
 
 void rename_buffers(Line& line, const std::vector<BufferId>& names) {

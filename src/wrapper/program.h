@@ -132,8 +132,8 @@ using ir::Control;
 using ir::ReadSymbol;
 using ir::SetSymbol;
 
-/// The borders of a part of the program that a graph of the device can hold (passes/wrapper/partition.h). A part lies in
-/// one block and holds whole blocks.
+/// The borders of a part of the program that a graph of the device can hold (passes/wrapper/partition.h). A part lies
+/// in one block and holds whole blocks.
 struct BeginPart {
   std::size_t part = 0;  ///< index into Program::parts
 };
@@ -141,9 +141,9 @@ struct EndPart {
   std::size_t part = 0;
 };
 
-using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
-                          CallUserKernel, Free, ReadSymbol, SetSymbol, Control, AllocateComm, FreeComm,
-                          BeginPart, EndPart>;
+using Line =
+    std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
+                 CallUserKernel, Free, ReadSymbol, SetSymbol, Control, AllocateComm, FreeComm, BeginPart, EndPart>;
 
 struct Kernel {
   std::string symbol, text;                      ///< in the device's language, without the prelude

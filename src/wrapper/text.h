@@ -31,9 +31,9 @@
 //     source add = %add : f32[s0, 8] = call_function[…]
 //
 // What is before `;` in a part's border is there before it, what is behind it are symbols, and what it gives lives on.
-// Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel or part writes to.
-// The text of a kernel that is launched is its qualifiers, its parameters and the lines of its body.
-// Constants have no values: what is parsed holds zeros. A loop without a bound goes on until it is left: `loop u1:`.
+// Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel or part writes
+// to. The text of a kernel that is launched is its qualifiers, its parameters and the lines of its body. Constants have
+// no values: what is parsed holds zeros. A loop without a bound goes on until it is left: `loop u1:`.
 #pragma once
 #include <string>
 #include <string_view>

@@ -292,8 +292,8 @@ class Verifier {
   void check(const EndPart& e) {
     COIL_CHECK(part_ && e.part + 1 == next_part_ && part_depth_ == open_.size(), "line {} ends no part", at_);
     for (BufferId id : part_->outputs)
-      COIL_CHECK(made_.contains(id) && (!complete_ || state_[id] == State::Live), "line {} ends a part that does not make {}", at_,
-                 p_.buffers[id].name);
+      COIL_CHECK(made_.contains(id) && (!complete_ || state_[id] == State::Live),
+                 "line {} ends a part that does not make {}", at_, p_.buffers[id].name);
     for (BufferId id : made_)
       COIL_CHECK(state_[id] != State::Live || std::ranges::find(part_->outputs, id) != part_->outputs.end(),
                  "line {} ends a part that does not give {}, which lives", at_, p_.buffers[id].name);
@@ -319,8 +319,9 @@ class Verifier {
     for (BufferId id : u.writes) {
       COIL_CHECK(given(id), "line {} uses {}, which its part is not given", at_, p_.buffers[id].name);
       const auto input = std::ranges::find(part_->inputs, id);
-      COIL_CHECK(input == part_->inputs.end() || part_->written[static_cast<std::size_t>(input - part_->inputs.begin())],
-                 "line {} writes to {}, which its part is said to read", at_, p_.buffers[id].name);
+      COIL_CHECK(
+          input == part_->inputs.end() || part_->written[static_cast<std::size_t>(input - part_->inputs.begin())],
+          "line {} writes to {}, which its part is said to read", at_, p_.buffers[id].name);
     }
     const auto* loop = std::get_if<Control>(&line);
     if (loop && loop->kind == Control::Kind::Loop) counters_.insert(loop->counter);
@@ -401,7 +402,7 @@ class Verifier {
   std::vector<Exchange> exchanges_;
   const Part* part_ = nullptr;  ///< that is open
   std::size_t next_part_ = 0, part_depth_ = 0;
-  std::set<BufferId> made_;             ///< in the open part
+  std::set<BufferId> made_;            ///< in the open part
   std::unordered_set<Expr> counters_;  ///< of loops in parts
   std::size_t at_ = 0;
 };

@@ -103,12 +103,14 @@ std::optional<Order> without_run(const MemoryProgram& program, const Order& orde
 /// Orders that need no more memory than the written one.
 class Search {
  public:
-  Search(const MemoryProgram& program, const std::vector<bool>& apart)
+  /// `guessed`: some sizes are, so that the last 256th of an arena says nothing.
+  Search(const MemoryProgram& program, const std::vector<bool>& apart, bool guessed)
       : program_(program),
         apart_(apart),
         best_(scheduler::written_order(program)),
         peak_(scheduler::peak_of(program, best_).temporaries),
-        packed_(packed_bytes(program, best_)) {}
+        packed_(packed_bytes(program, best_)),
+        slack_(guessed ? packed_ / 256 : 0) {}
 
   Order run() {
     for (bool apart_first : {false, true}) take(taken_by_kind(program_, apart_, apart_first));
@@ -136,13 +138,14 @@ class Search {
     return true;
   }
   bool fits(const Order& order) const {
-    return scheduler::peak_of(program_, order).temporaries <= peak_ && packed_bytes(program_, order) <= packed_;
+    return scheduler::peak_of(program_, order).temporaries <= peak_ &&
+           packed_bytes(program_, order) <= packed_ + slack_;
   }
 
   const MemoryProgram& program_;
   const std::vector<bool>& apart_;
   Order best_;
-  const std::uint64_t peak_, packed_;
+  const std::uint64_t peak_, packed_, slack_;
 };
 
 }  // namespace
@@ -153,7 +156,8 @@ void order_for_parts(Program& p, const target::Target& target) {
   const Order written = scheduler::written_order(steps.program);
   p.part_counts = {runs_in(apart, written), runs_in(apart, written)};
   if (p.part_counts->written < 2) return;
-  const Order order = Search(steps.program, apart).run();
+  const bool guessed = std::ranges::any_of(p.buffers, [&](const Buffer& b) { return p.env->hint_or(b.bytes, -1) < 0; });
+  const Order order = Search(steps.program, apart, guessed).run();
   COIL_CHECK(scheduler::respects(steps.program, order), "calls were moved over what they need");
   p.part_counts->now = runs_in(apart, order);
   if (p.part_counts->now < p.part_counts->written) reorder(p, steps, order);

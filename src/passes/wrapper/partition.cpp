@@ -140,8 +140,8 @@ class Classifier {
       for (std::size_t line : {given->second.first, k}) {
         if (out_[line].as == As::Apart) continue;
         found = true;
-        out_[line] = apart(fmt::format("{} and its wait are not of one part",
-                                       std::get<CallExtern>(p_.lines[given->second.first]).op));
+        out_[line] = apart(
+            fmt::format("{} and its wait are not of one part", std::get<CallExtern>(p_.lines[given->second.first]).op));
       }
     }
     return found;
@@ -288,7 +288,7 @@ std::string parts_text(const Program& p, const target::Target& target) {
       ++seen->second;
   }
   tell_cut();
-  if (text.empty() || !target.has(target::Feature::RecordedGraphs)) return "";
+  if (text.empty() || !p.part_counts) return "";  // nobody asked for parts
   std::string head = fmt::format("\nParts that are recorded: {}, of {} calls", p.parts.size(), calls);
   if (p.part_counts && p.part_counts->now < p.part_counts->written)
     head += fmt::format("; {} runs of calls between cuts, {} as written", p.part_counts->now, p.part_counts->written);

@@ -8,9 +8,9 @@ namespace coil::wrapper {
 /// What a line is to a recording.
 struct Recorded {
   enum class As : std::uint8_t {
-    Work,   ///< a call that a graph holds, or the border of a block that one holds whole
-    Beside, ///< memory and definitions, which are where the calls are
-    Apart   ///< what no graph holds
+    Work,    ///< a call that a graph holds, or the border of a block that one holds whole
+    Beside,  ///< memory and definitions, which are where the calls are
+    Apart    ///< what no graph holds
   } as = As::Beside;
   std::string why = {};  ///< of what lies apart, for people; empty for what comes before all work
 };

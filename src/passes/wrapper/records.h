@@ -55,7 +55,8 @@ inline bool partitions(const target::Target& target, const Settings& settings) {
   return settings.partition && target.has(target::Feature::RecordedGraphs);
 }
 inline constexpr WrapperPass kOrderForParts{
-    "order-for-parts", "Calls move over what no graph of the device holds, so that few parts are left, where memory allows.",
+    "order-for-parts",
+    "Calls move over what no graph of the device holds, so that few parts are left, where memory allows.",
     [](wrapper::Program& lines, const WrapperContext& given) { wrapper::order_for_parts(lines, given.target); },
     partitions};
 inline constexpr WrapperPass kPartition{

@@ -22,9 +22,9 @@ struct BoundPart {
   std::uint32_t part = 0;            ///< of the plan
   std::uint32_t first = 0, end = 0;  ///< bound steps
   bool uses_arena = false, uses_workspace = false;
-  bool in_order = false;        ///< it holds steps whose memory only the run knows, or a block
-  std::vector<Patch> roots;     ///< where the words of inputs and outputs that it uses are
-  std::vector<BufferId> late;   ///< owners of memory that only the run sizes
+  bool in_order = false;       ///< it holds steps whose memory only the run knows, or a block
+  std::vector<Patch> roots;    ///< where the words of inputs and outputs that it uses are
+  std::vector<BufferId> late;  ///< owners of memory that only the run sizes
 };
 
 struct BoundInput {

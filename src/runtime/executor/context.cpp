@@ -55,9 +55,7 @@ struct Context::Impl {
     for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
       if (plan().constants[i].seed) seed = i;
   }
-  ~Impl() {
-    parts.clear();
-  }
+  ~Impl() { parts.clear(); }
 
   const Plan& plan() const { return model->plan(); }
 

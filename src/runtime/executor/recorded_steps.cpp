@@ -75,7 +75,8 @@ void Binding::add_part(std::uint32_t part, std::uint32_t first, std::uint32_t en
   for (std::uint32_t k = first; k < end; ++k) {
     const Step& step = plan_.steps[now_.plan_step[k]];
     out.uses_workspace = out.uses_workspace || std::holds_alternative<ExternCall>(step);
-    out.in_order = out.in_order || std::holds_alternative<LateStep>(now_.steps[k]) || std::holds_alternative<Control>(step);
+    out.in_order =
+        out.in_order || std::holds_alternative<LateStep>(now_.steps[k]) || std::holds_alternative<Control>(step);
     for_each_buffer(step, [&](BufferId b) {
       const BufferId owner = memory_of_[b];
       if (seen[owner]) return;

@@ -232,7 +232,8 @@ class PlanChecker {
         if (!c) continue;
         depth += c->kind == Control::Kind::If || c->kind == Control::Kind::Loop;
         depth -= c->kind == Control::Kind::EndIf || c->kind == Control::Kind::EndLoop;
-        require(depth > 0 || (depth == 0 && c->kind != Control::Kind::Else && c->kind != Control::Kind::BreakUnless), "a part");
+        require(depth > 0 || (depth == 0 && c->kind != Control::Kind::Else && c->kind != Control::Kind::BreakUnless),
+                "a part");
       }
       require(depth == 0, "a part");
     }

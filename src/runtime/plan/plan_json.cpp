@@ -421,8 +421,8 @@ Plan read_plan(const Json& j) {
 /// Version 4 has operators that write to their arguments, and tells what kernels write to; version 5 signatures;
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
-/// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory; version 12
-/// parts.
+/// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory;
+/// version 12 parts.
 int version_of(const Plan& plan) {
   if (!plan.parts.empty()) return 12;
   if (plan.memory_limit) return 11;

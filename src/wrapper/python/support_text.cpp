@@ -69,7 +69,8 @@ std::set<std::string> python_support_names() {
     if (text.find('\n', at) == std::string::npos) break;
   }
   names.insert({"UserKernel", "interpreted_library", "finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS",
-                "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "given", "graph", "root", "node", "program"});
+                "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "given", "graph", "root", "node",
+                "program"});
   return names;
 }
 
