@@ -14,6 +14,7 @@ _TABLE = {
     "max_autotune_gemm": ("max_autotune", None),
     "max_autotune_pointwise": ("max_autotune", None),
     "triton.cudagraphs": ("cuda.graphs", None),
+    "graph_partition": ("graphs.partition", None),
     "epilogue_fusion": ("fuse_epilogues", None),
     "freezing": ("freeze", None),
     "deterministic": ("deterministic", None),

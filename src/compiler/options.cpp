@@ -73,9 +73,20 @@ const Row kRows[] = {
     {"fuse", &Settings::fuse, "true|false", "put several operations into one kernel"},
     {"fuse_epilogues", &Settings::fuse_epilogues, "true|false",
      "put what follows a product or convolution (activations, additions, scales) into the library's call"},
+    {"realize.reads", &Settings::realize_reads, "N",
+     "a value that reads more than N places gets memory of its own; 0: as the device's fusion policy has it"},
+    {"realize.operations", &Settings::realize_operations, "N",
+     "so does one that takes more than N operations; 0: as the policy has it"},
+    {"realize.bytes", &Settings::realize_bytes, "BYTES",
+     "so does one that reads more than that through several places; sizes that only a run tells count as their hint, "
+     "or "
+     "the end of their range; 0: as the policy has it"},
     {"memory.order", &Settings::memory_order, "true|false",
      "run calls in the order in which temporaries need the least memory, take kernels apart that raise its peak, and "
      "make masks and positions again for late readers; false keeps the order of the program"},
+    {"graphs.partition", &Settings::partition, "true|false",
+     "for a device that records graphs: cut the program into parts that one graph holds, in an order that makes them "
+     "few; false leaves it whole, and a run finds its parts itself"},
     {"memory.limit", &Settings::memory_limit, "BYTES",
      "refuse programs that need more for temporaries, outputs and weights at once (N, NKiB, NMiB or NGiB): when they "
      "are "

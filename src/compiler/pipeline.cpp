@@ -68,6 +68,16 @@ std::string measure_products(Lowered& lowered, Device device, const CompileOptio
   }
 }
 
+/// The fusion policy's, but for those that were set.
+ir::RealizeLimits realize_limits(const codegen::Backend& backend, const Settings& settings) {
+  ir::RealizeLimits limits = backend.choices().realize_limits();
+  const auto most = [](std::int64_t n) { return static_cast<int>(std::min<std::int64_t>(n, 1 << 20)); };
+  if (settings.realize_reads) limits.reads = most(settings.realize_reads);
+  if (settings.realize_operations) limits.operations = most(settings.realize_operations);
+  if (settings.realize_bytes) limits.read_bytes = settings.realize_bytes;
+  return limits;
+}
+
 lowering::LowerOptions lower_options(const Machine& machine, const Settings& settings) {
   const codegen::Backend& backend = *machine.backend;
   return {.fallback = settings.fallback,
@@ -80,7 +90,7 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .orders_writes = settings.deterministic,
           .batch_invariant = settings.batch_invariant,
           .windows_by_kernels = settings.cuda_windows,
-          .realize = backend.choices().realize_limits(),
+          .realize = realize_limits(backend, settings),
           .one_shot_bytes = settings.one_shot_bytes,
           .two_shot_bytes = settings.two_shot_bytes,
           .symm_mem_args = runtime::symm_mem_args};

@@ -4,6 +4,7 @@
 #include "compiler/memory_text.h"
 #include "compiler/streams_text.h"
 #include "library_ops/table.h"
+#include "passes/wrapper/partition.h"
 #include "runtime/device/library.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
@@ -279,6 +280,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
   write_steps(text, report, lines, program);
   text += memory_text(program, lines);
   if (const std::string streams = streams_text(program, costs); !streams.empty()) text += "\n" + streams;
+  text += wrapper::parts_text(program, graph.target());
   text += "\n" + fusion_text(graph, schedule) + "\nLibrary calls\n";
   write_library_calls(text, program);
   write_fallbacks(text, lines, program);

@@ -465,9 +465,20 @@ bool computes_much(Scalar body, std::uint32_t few = kFewOps) {
   return false;
 }
 
+constexpr std::int64_t kUnlimited = std::int64_t{1} << 50;  // elements that no tensor has
+
 std::int64_t bytes_or(Graph& graph, const Exprs& sizes, DType dtype, std::int64_t fallback) {
   const std::int64_t count = graph.env().hint_or(sym::product(sizes), -1);
   return count < 0 ? fallback : count * static_cast<std::int64_t>(size_of(dtype));
+}
+
+/// Bytes of a tensor: by hints, where sizes have none by the end of their range, or by its beginning where it has no
+/// end.
+std::int64_t likely_bytes(Graph& graph, const Exprs& sizes, DType dtype) {
+  const Expr count = sym::product(sizes);
+  const sym::Range range = graph.env().bounds(count);
+  const std::int64_t known = graph.env().hint_or(count, range.high < kUnlimited ? range.high : range.low);
+  return std::min(std::max<std::int64_t>(known, 0), kUnlimited) * static_cast<std::int64_t>(size_of(dtype));
 }
 
 /// What loads read, each its whole tensor; nothing when sizes are not known, or data decide places.
@@ -548,7 +559,7 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
     std::int64_t bytes = 0;
     for (Scalar load : all) {
       const Layout& layout = s.graph->buffer(load->buffer).layout;
-      bytes += bytes_or(*s.graph, layout.sizes, layout.dtype, 0);
+      bytes += likely_bytes(*s.graph, layout.sizes, layout.dtype);
     }
     realize = bytes > limits.read_bytes;
   }

@@ -36,7 +36,8 @@ std::string line(const Operand& o) {
   std::string text = fmt::format("`{}`{} {}", o.name, o.optional ? "?" : o.repeated ? ", …" : "", o.sizes);
   std::string notes;
   for (const std::string& note :
-       {o.when ? condition(*o.when) : std::string(), o.sentence, std::string(o.packable ? "may be packed" : "")})
+       {o.when ? condition(*o.when) : std::string(), o.sentence, std::string(o.packable ? "may be packed" : ""),
+        std::string(o.read_by_host ? "read by the host" : "")})
     if (!note.empty()) notes += (notes.empty() ? "" : "; ") + note;
   return notes.empty() ? text : text + " (" + notes + ")";
 }

@@ -10,6 +10,8 @@ std::vector<Descriptor> product_ops() {
       {"x", "[S, K]"},
       {"matrices", "[G, K, N]"},
       {"offsets", "[G]", "ascending, int32 or int64; a call fails where they do not ascend or exceed S"}};
+  std::vector<Operand> looked_at = grouped;
+  looked_at.back().read_by_host = true;
   return {
       {.name = std::string(linear::kName),
        .sentence = "y = x weight + bias over the last dimension of x, where the weight is one matrix.",
@@ -35,7 +37,7 @@ std::vector<Descriptor> product_ops() {
        .sentence =
            "Runs of rows, each times a matrix of its own: the rows up to the first offset meet the first matrix, "
            "from there up to the second offset the second, and so on. Rows behind the last offset become 0.",
-       .operands = grouped,
+       .operands = std::move(looked_at),
        .results = {{"y", "[S, N]"}},
        .attributes = {}},
       {.name = std::string(grouped_matmul::kBlocked),

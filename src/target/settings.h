@@ -45,10 +45,14 @@ struct Settings {
   bool one_device = false;            ///< one_device: parts of the program that lie on the CPU are moved as well
   bool fuse = true;                   ///< fuse
   bool fuse_epilogues = true;         ///< fuse_epilogues
-  bool memory_order = true;           ///< memory.order: calls run in the order that needs the least memory
-  std::int64_t memory_limit = 0;      ///< memory.limit: bytes that a program may need at once; 0: any number
-  bool fold_constants = true;         ///< fold_constants
-  bool keep_nan = true;               ///< keep_nan: through products and convolutions with relu or clip behind them
+  /// realize.reads, realize.operations, realize.bytes: a value that takes in more gets memory of its own. 0: as the
+  /// device's fusion policy has it.
+  std::int64_t realize_reads = 0, realize_operations = 0, realize_bytes = 0;
+  bool memory_order = true;       ///< memory.order: calls run in the order that needs the least memory
+  bool partition = true;          ///< graphs.partition: a program is cut into parts that a device can record
+  std::int64_t memory_limit = 0;  ///< memory.limit: bytes that a program may need at once; 0: any number
+  bool fold_constants = true;     ///< fold_constants
+  bool keep_nan = true;           ///< keep_nan: through products and convolutions with relu or clip behind them
   std::string winograd =
       "true";  ///< winograd: 3x3 convolutions by fewer multiplications; 2 or 4 for all in tiles of that size
   /// distribution.one_shot_bytes, distribution.two_shot_bytes: the largest operands of sums over a group that ranks

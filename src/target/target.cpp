@@ -67,7 +67,7 @@ Target cuda(int index, std::string arch) {
                    Feature::OrderedBlocks, Feature::FastDivision, Feature::BatchedLaunches, Feature::MeasuredLaunches,
                    Feature::PostOps, Feature::ChannelsLastWeights, Feature::FewPostOps, Feature::Tf32,
                    Feature::AnyRowAdded, Feature::ProductsIntoRows, Feature::Attention, Feature::UnorderedGradients,
-                   Feature::FoldedBatchNorm},
+                   Feature::FoldedBatchNorm, Feature::RecordedGraphs},
       .product_vector_bytes = 16,
       .largest_attention_head = generation == 90 ? 256 : 128,
       .costs = gpu_costs()};
@@ -89,7 +89,7 @@ Target emulated_cuda(std::string arch) {
   return {.arch = std::move(arch),
           .features = {Feature::ThreadGrids, Feature::WholeAttention, Feature::SortingKernels, Feature::OrderedBlocks,
                        Feature::ProductsIntoRows, Feature::VectorAtomics, Feature::WatchedLifetimes, Feature::PostOps,
-                       Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts},
+                       Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts, Feature::RecordedGraphs},
           .product_vector_bytes = 16,
           .costs = gpu_costs()};
 }

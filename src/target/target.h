@@ -26,6 +26,7 @@ enum class Feature : std::uint8_t {
   SortingKernels,    ///< kernels put rows in order, whole or piece by piece; else a library call does
   OrderedBlocks,     ///< a block may wait for one that began before it, and sees what that one wrote
   WatchedLifetimes,  ///< a run can watch that memory is used only while it lives
+  RecordedGraphs,    ///< steps that need nothing of the host are recorded once and then launched whole
   // Libraries.
   PostOps,              ///< the library carries out post-operations (library_ops/post_ops.h) behind a product
   PackedWeights,        ///< constant weights are stored in the library's own form, which is read fastest

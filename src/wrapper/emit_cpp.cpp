@@ -233,9 +233,9 @@ class Printer {
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
-    if (!on_gpu_ && std::any_of(p_.lines.begin(), p_.lines.end(),
-                                [](const Line& l) { return std::holds_alternative<CallKernel>(l); }))
-      line("int64_t status = 0;");
+    has_status_ =
+        !on_gpu_ && std::ranges::any_of(p_.lines, [](const Line& l) { return std::holds_alternative<CallKernel>(l); });
+    if (has_status_) line("int64_t status = 0;");
     if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
           return std::holds_alternative<CallFallback>(l) && std::get<CallFallback>(l).op.starts_with(kSized);
         })) {
@@ -325,7 +325,7 @@ class Printer {
     for (Expr s : both.symbols)
       if (declared_symbols_.insert(s).second) line("Size {};", symbol(s));
     for (BufferId b : both.buffers)
-      if (declared_.insert(b).second) line("Memory {};", names_[b]);
+      if (declared_.insert(b).second) line("{} {};", p_.buffers[b].comm ? "CommPlace" : "Memory", names_[b]);
   }
   void print_line(const Control& c) {
     if (c.closes()) {
@@ -351,10 +351,33 @@ class Printer {
     }
     if (c.kind == Kind::If || c.kind == Kind::Else) scopes_.emplace_back();
   }
-  void print_line(const Reuse& r) { line("Memory {} = {}.share();", names_[r.to], names_[r.from]); }
+  /// A part is a function of what crosses its borders, all of which it names: what it makes is declared before it.
+  void print_line(const BeginPart& b) {
+    const Part& part = p_.parts[b.part];
+    declare({{}, part.outputs});
+    std::vector<std::string> captured{"this"};
+    for (const auto* buffers : {&part.inputs, &part.outputs})
+      for (BufferId id : *buffers)
+        if (p_.buffers[id].kind != BufferKind::Constant) captured.push_back("&" + names_[id]);
+    for (Expr s : part.symbols) captured.push_back(symbol(s));
+    if (has_status_) captured.emplace_back("&status");
+    sizes_outside_ = sizes_;
+    std::erase_if(sizes_, [](const auto& size) { return !size.first.is_symbol(); });
+    part_ = unique("part", std::to_string(b.part));
+    line("const auto {} = [{}] {{", part_, joined(captured));
+  }
+  void print_line(const EndPart&) {
+    line("}};");
+    line("{}();", part_);
+    sizes_ = std::move(sizes_outside_);
+  }
+  void print_line(const Reuse& r) {
+    line("{}{} = {}.share();", declared_.contains(r.to) ? "" : "Memory ", names_[r.to], names_[r.from]);
+  }
   void print_line(const Free& f) { line("{}.free();", names_[f.buffer]); }
   void print_line(const AllocateComm& a) {
-    line("CommPlace {} = comm{}.at({});", names_[a.buffer], comm_pool_of(pools_, p_.buffers[a.buffer]), a.offset);
+    line("{}{} = comm{}.at({});", declared_.contains(a.buffer) ? "" : "CommPlace ", names_[a.buffer],
+         comm_pool_of(pools_, p_.buffers[a.buffer]), a.offset);
   }
   void print_line(const FreeComm& f) { line("{}.free();", names_[f.buffer]); }
   void print_line(const CallKernel& c) {
@@ -629,10 +652,11 @@ class Printer {
                                "fail",    "check",   "window", "owned",    "number",   "integer",      "read_number",
                                "kernels", "kept",    "queue",  "failures", "binaries", "current"};
   std::vector<std::string> names_;
-  std::unordered_map<Expr, std::string> sizes_;
+  std::unordered_map<Expr, std::string> sizes_, sizes_outside_;
   std::map<std::size_t, Joined> joined_;
   std::set<BufferId> touched_;
-  bool on_gpu_;
+  bool on_gpu_, has_status_ = false;
+  std::string part_;  ///< the function of the part that is open
   FailureSites failures_;
   std::size_t at_ = 0;  ///< place of the line that is being written
   std::set<BufferId> declared_;

@@ -442,6 +442,17 @@ void FxEmitter::line(const Control& c) {
   }
 }
 
+// What a part computes of sizes is its own.
+void FxEmitter::line(const BeginPart& b) {
+  statement(fmt::format("program.part = {}", b.part));
+  values_.clear(), storage_offsets_.clear();
+}
+
+void FxEmitter::line(const EndPart&) {
+  statement("program.part = None");
+  values_.clear(), storage_offsets_.clear();
+}
+
 void FxEmitter::line(const CallKernel& c) {
   std::vector<std::string> reads, writes, scalars;
   for (std::size_t i = 0; i < c.buffers.size(); ++i)

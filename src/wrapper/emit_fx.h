@@ -27,6 +27,9 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   void line(const SetSymbol&) override;
   /// Blocks are graphs of their own, in `higher_order.cond` and `higher_order.while_loop`.
   void line(const Control&) override;
+  /// Nodes know their part: `node.meta["part"]`.
+  void line(const BeginPart&) override;
+  void line(const EndPart&) override;
   /// The node that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in another
   /// way.
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes,

@@ -1,7 +1,10 @@
 #include "wrapper/emit_python.h"
 
+#include <algorithm>
+
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
+#include "wrapper/python/support_text.h"
 
 namespace coil::wrapper {
 
@@ -12,14 +15,14 @@ void PythonEmitter::write_back(const std::string& given, const std::string& used
 void PythonEmitter::give(const std::string& results) { statement("return " + results); }
 
 std::string PythonEmitter::before() {
-  return file_->weights() +
+  return file_->weights() + (file_->program().parts.empty() ? "" : python_parts()) +
          (library_calls_.empty() ? "" : "\n\n# ---- Library calls of this program ----\n\n" + library_calls_);
 }
 
 std::string PythonEmitter::around(const std::string& body) { return "\n\ndef call(args):\n" + body; }
 
 void PythonEmitter::inputs() {
-  library_calls_.clear();
+  library_calls_.clear(), told_.clear();
   const Program& p = file_->program();
   std::vector<std::string> names;
   for (const Input& in : p.inputs) {
@@ -110,7 +113,50 @@ void PythonEmitter::line(const AllocateComm& a) {
 
 void PythonEmitter::line(const FreeComm& f) { statement("del " + file_->name(f.buffer)); }
 
-void PythonEmitter::line(const Free& f) { statement("del " + file_->name(f.buffer)); }
+void PythonEmitter::line(const BeginPart& b) {
+  const Program& p = file_->program();
+  const Part& part = p.parts[b.part];
+  std::vector<std::string> written;
+  for (std::size_t k = 0; k < part.inputs.size(); ++k)
+    if (part.written[k]) written.push_back(file_->name(part.inputs[k]));
+  open_part_ = &part;
+  part_ = file_->unique(fmt::format("part_{}", b.part));
+  let_go_.clear();
+  statement(fmt::format("def {}(given):", part_));
+  ++depth_;
+  if (!written.empty()) statement(fmt::format("# It writes to {}.", fmt::join(written, ", ")));
+  if (const std::vector<std::string> names = given_to(part); !names.empty())
+    statement(fmt::format("{}{} = given", fmt::join(names, ", "), names.size() == 1 ? "," : ""));
+  statement("given.clear()");
+}
+
+void PythonEmitter::line(const EndPart& e) {
+  const Part& part = file_->program().parts[e.part];
+  std::vector<std::string> outputs, let_go;
+  for (BufferId b : part.outputs) outputs.push_back(file_->name(b));
+  for (BufferId b : let_go_) let_go.push_back(file_->name(b));
+  statement(fmt::format("return [{}]", fmt::join(outputs, ", ")));
+  --depth_;
+  statement(fmt::format("given = [{}]", fmt::join(given_to(part), ", ")));
+  if (!let_go.empty()) statement(fmt::format("del {}", fmt::join(let_go, ", ")));
+  statement(fmt::format("{}run_part({}, {}, given)",
+                        outputs.empty() ? "" : fmt::format("[{}] = ", fmt::join(outputs, ", ")), e.part, part_));
+  open_part_ = nullptr;
+}
+
+std::vector<std::string> PythonEmitter::given_to(const Part& part) {
+  std::vector<std::string> names;
+  for (BufferId b : part.inputs) names.push_back(file_->name(b));
+  for (sym::Expr s : part.symbols) names.push_back(file_->symbol(s));
+  if (!told_.empty()) names.push_back(told_);
+  return names;
+}
+
+void PythonEmitter::line(const Free& f) {
+  if (open_part_ && std::ranges::find(open_part_->inputs, f.buffer) != open_part_->inputs.end())
+    let_go_.insert(f.buffer);
+  statement("del " + file_->name(f.buffer));
+}
 
 void PythonEmitter::line(const ReadSymbol& r) {
   const bool is_float = file_->program().buffers[r.source].dtype == DType::F64;

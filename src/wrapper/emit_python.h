@@ -24,6 +24,9 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
   void line(const ReadSymbol&) override;
   void line(const SetSymbol&) override;
   void line(const Control&) override;
+  /// A part is a function of what crosses its borders, in the place where it is called (run_part).
+  void line(const BeginPart&) override;
+  void line(const EndPart&) override;
   /// The statement that calls a kernel; arguments are expressions. What a backend overrides that calls kernels in
   /// another way.
   virtual std::string kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars,
@@ -49,9 +52,13 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
   void origins(const std::set<std::string>& origins, const std::string& where);
 
   void check_failures(bool wanted);
+  std::vector<std::string> given_to(const Part&);
   std::string on_device(BufferId, const char* keyword) const;
 
   std::string library_calls_, told_;  ///< `told_`: the variable that holds the statuses
+  const Part* open_part_ = nullptr;
+  std::string part_;           ///< the function of the open part
+  std::set<BufferId> let_go_;  ///< what was there before the open part and is freed in it
 };
 
 }  // namespace coil::wrapper

@@ -91,6 +91,10 @@ class Parser {
       kernel_text(c);
     else if (c.accept("source"))
       source(c);
+    else if (c.accept("part"))
+      begin_part(c);
+    else if (c.accept("end part"))
+      p_.lines.emplace_back(EndPart{p_.parts.empty() ? 0 : p_.parts.size() - 1});
     else if (auto border = read_.control(c))
       p_.lines.emplace_back(*border);
     else
@@ -420,6 +424,26 @@ class Parser {
     }
     origins(c, e);
     p_.lines.emplace_back(std::move(e));
+  }
+
+  /// `part 0(x, &y; s0, u0) -> z:`
+  void begin_part(LineCursor& c) {
+    Part part;
+    if (c.bare() != std::to_string(p_.parts.size())) c.fault(fmt::format("this is part {}", p_.parts.size()));
+    c.expect("(");
+    c.items(';', [&] {
+      part.written.push_back(c.accept("&"));
+      part.inputs.push_back(buffer_named(c));
+    });
+    c.expect(";");
+    c.items(')', [&] { part.symbols.push_back(read_.symbol(c)); });
+    c.expect(")");
+    if (c.accept("->")) do
+        part.outputs.push_back(buffer_named(c));
+      while (c.accept(","));
+    c.expect(":");
+    p_.lines.emplace_back(BeginPart{p_.parts.size()});
+    p_.parts.push_back(std::move(part));
   }
 
   /// `fallback y, None = aten.op.default(%0, [1, s0], dtype=f32) where %0 = x`; results in brackets are those of an

@@ -168,6 +168,16 @@ class Planner {
 
   void line(const DefineSymbol&) {}
   void line(const DefineKernel&) {}
+  void line(const BeginPart& b) {
+    const Part& part = p_.parts[b.part];
+    const auto here = static_cast<std::uint32_t>(plan_.steps.size());
+    plan_.parts.push_back({here, here, part.inputs, part.outputs, slots(part.symbols)});
+  }
+  void line(const EndPart&) {
+    runtime::Part& part = plan_.parts.back();
+    part.end = static_cast<std::uint32_t>(plan_.steps.size());
+    if (part.first == part.end) plan_.parts.pop_back();
+  }
   void line(const Assert& a) {
     if (plan_.steps.empty() && !is_runtime(a.condition))
       plan_.checks.push_back({shape_(a.condition), a.message});

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "support/error.h"
+#include "support/overloaded.h"
 
 namespace coil::wrapper {
 
@@ -44,6 +45,50 @@ Uses uses(const Line& line) {
     u.reads.push_back(r->source);
   }
   return u;
+}
+
+namespace {
+
+void expressions_of(const View& v, const std::function<void(Expr)>& f) {
+  for (const Exprs* list : {&v.sizes, &v.strides}) std::ranges::for_each(*list, f);
+  f(v.offset);
+}
+
+void expressions_of(const Program& p, BufferId id, const std::function<void(Expr)>& f) {
+  const Buffer& b = p.buffers[id];
+  for (const Exprs* list : {&b.sizes, &b.strides}) std::ranges::for_each(*list, f);
+  f(b.bytes);
+}
+
+void expressions_of(const CallFallback& call, const std::function<void(Expr)>& f) {
+  for (const View& v : call.inputs) expressions_of(v, f);
+  for (const auto& v : call.outputs)
+    if (v) expressions_of(*v, f);
+  for (const auto& a : call.arguments) ops::for_each_integer(a.value, f);
+}
+
+}  // namespace
+
+void for_each_expr(const Program& p, const Line& line, const std::function<void(Expr)>& f) {
+  const auto all = [&](const Exprs& list) { std::ranges::for_each(list, f); };
+  const auto views = [&](const std::vector<View>& list) {
+    for (const View& v : list) expressions_of(v, f);
+  };
+  std::visit(
+      Overloaded{[&](const DefineSymbol& d) { all({d.subtract, d.divide}); }, [&](const Assert& a) { f(a.condition); },
+                 [&](const Allocate& a) { expressions_of(p, a.buffer, f); },
+                 [&](const AllocateComm& a) { expressions_of(p, a.buffer, f); },
+                 [&](const Reuse& r) { expressions_of(p, r.to, f); },
+                 [&](const CallKernel& c) {
+                   all(c.scalars), f(c.extent);
+                   if (c.launch) all(c.launch->grid), f(c.launch->shared_bytes);
+                 },
+                 [&](const CallExtern& c) { views(c.inputs), views(c.outputs); },
+                 [&](const CallFallback& c) { expressions_of(c, f); },
+                 [&](const CallUserKernel& c) { views(c.tensors), all(c.numbers), all(c.grid); },
+                 [&](const SetSymbol& s) { f(s.value); }, [&](const Control& c) { f(c.condition), f(c.extent); },
+                 [](const auto&) {}},
+      line);
 }
 
 void rename_buffers(Line& line, const std::vector<BufferId>& names) {

@@ -3,6 +3,7 @@
 // Everything that leaves the compiler is printed from it: the memory planner, the plan that the executor runs, and the
 // C++, Python and FX emitters read this list and nothing else.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -131,8 +132,18 @@ using ir::Control;
 using ir::ReadSymbol;
 using ir::SetSymbol;
 
-using Line = std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
-                          CallUserKernel, Free, ReadSymbol, SetSymbol, Control, AllocateComm, FreeComm>;
+/// The borders of a part of the program that a graph of the device can hold (passes/wrapper/partition.h). A part lies
+/// in one block and holds whole blocks.
+struct BeginPart {
+  std::size_t part = 0;  ///< index into Program::parts
+};
+struct EndPart {
+  std::size_t part = 0;
+};
+
+using Line =
+    std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
+                 CallUserKernel, Free, ReadSymbol, SetSymbol, Control, AllocateComm, FreeComm, BeginPart, EndPart>;
 
 struct Kernel {
   std::string symbol, text;                      ///< in the device's language, without the prelude
@@ -178,6 +189,19 @@ struct ExchangeOrder {
   std::size_t buckets = 0;  ///< of exchanges that start together
 };
 
+/// What crosses the borders of a part. Buffers that are allocated and freed in it are in neither list.
+struct Part {
+  std::vector<BufferId> inputs;   ///< that lines of it use and that live before it, in order of their first use
+  std::vector<bool> written;      ///< for each input: lines of it write to it
+  std::vector<BufferId> outputs;  ///< that get their memory in it and live after it
+  Exprs symbols;                  ///< that its lines mention and that are defined before it
+};
+
+/// How many parts the program was cut into in the order of its calls before and after they were moved. For people.
+struct PartCounts {
+  std::size_t written = 0, now = 0;
+};
+
 struct Program {
   std::shared_ptr<sym::ShapeEnv> env;
   std::string name;
@@ -188,6 +212,8 @@ struct Program {
   std::vector<Kernel> kernels;
   std::vector<Line> lines;
   std::vector<Output> outputs;
+  std::vector<Part> parts;
+  std::optional<PartCounts> part_counts;
   std::optional<MemoryOrder> memory_order;
   std::optional<ExchangeOrder> exchange_order;
   bool check_lifetimes = false;  ///< runs are watched, in languages that do not watch themselves
@@ -225,6 +251,8 @@ struct Uses {
   std::vector<BufferId> reads, writes;
 };
 Uses uses(const Line&);
+/// The expressions that a line mentions; of one that gives a buffer memory, those of its layout.
+void for_each_expr(const Program&, const Line&, const std::function<void(Expr)>&);
 /// Each buffer in the line becomes `names` of it. What was to be made in place of itself needs no leave any more.
 void rename_buffers(Line&, const std::vector<BufferId>& names);
 

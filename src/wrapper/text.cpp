@@ -20,9 +20,9 @@ class Text {
     std::size_t depth = 0;
     for (const Line& l : p_.lines) {
       auto* control = std::get_if<Control>(&l);
-      if (control && control->closes() && depth > 0) --depth;
+      if (((control && control->closes()) || std::holds_alternative<EndPart>(l)) && depth > 0) --depth;
       out_ += std::string(2 * depth, ' ') + std::visit([&](const auto& x) { return line(x); }, l) + "\n";
-      if (control && control->opens()) ++depth;
+      if ((control && control->opens()) || std::holds_alternative<BeginPart>(l)) ++depth;
     }
     for (const Output& o : p_.outputs) output(o);
     if (complete_) {
@@ -154,6 +154,16 @@ class Text {
     return fmt::format("symbol {} = number({})", sym::to_string(s.symbol), sym::to_string(s.value));
   }
   std::string line(const Control& c) const { return ir::control_text(c); }
+  std::string line(const BeginPart& b) const {
+    const Part& part = p_.parts[b.part];
+    std::string inputs, outputs, symbols;
+    for (std::size_t k = 0; k < part.inputs.size(); ++k)
+      inputs += (k ? ", " : "") + std::string(part.written[k] ? "&" : "") + name(part.inputs[k]);
+    for (Expr s : part.symbols) symbols += (symbols.empty() ? " " : ", ") + sym::to_string(s);
+    for (BufferId id : part.outputs) outputs += (outputs.empty() ? " -> " : ", ") + name(id);
+    return fmt::format("part {}({};{}){}:", b.part, inputs, symbols, outputs);
+  }
+  std::string line(const EndPart&) const { return "end part"; }
   std::string line(const CallKernel& c) const {
     std::string args;
     for (std::size_t k = 0; k < c.buffers.size(); ++k)

@@ -19,6 +19,10 @@
 //     loop u1 < s0:
 //       break unless u0
 //     end loop
+//     part 0(x, &y; s0, u0) -> buf3:
+//       allocate buf3
+//       call coil_2a(x, &buf3; [s0]) over s0 by 512
+//     end part
 //     output "0" = buf1.view(f32).as_strided([8, s0], [1, 8], 0)
 //     text coil_2a
 //     | extern "C" void coil_2a(…) {…}
@@ -26,9 +30,10 @@
 //     |   if (c_stop(status)) return;
 //     source add = %add : f32[s0, 8] = call_function[…]
 //
-// Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel writes.
-// The text of a kernel that is launched is its qualifiers, its parameters and the lines of its body.
-// Constants have no values: what is parsed holds zeros. A loop without a bound goes on until it is left: `loop u1:`.
+// What is before `;` in a part's border is there before it, what is behind it are symbols, and what it gives lives on.
+// Buffers are named; a name that is no plain word stands in quotes. `&` is before buffers that a kernel or part writes
+// to. The text of a kernel that is launched is its qualifiers, its parameters and the lines of its body. Constants have
+// no values: what is parsed holds zeros. A loop without a bound goes on until it is left: `loop u1:`.
 #pragma once
 #include <string>
 #include <string_view>

@@ -22,10 +22,12 @@ class Verifier {
 
   void run() {
     for (const Line& l : p_.lines) {
+      in_part(l);
       std::visit([this](const auto& line) { check(line); }, l);
       ++at_;
     }
     COIL_CHECK(open_.empty(), "a block is not closed");
+    COIL_CHECK(!part_ && next_part_ == p_.parts.size(), "a part is not closed, or has no lines");
     nothing_pending("the program ends");
     for (const Output& o : p_.outputs) check(o);
     for (std::size_t b = 0; b < p_.buffers.size(); ++b)
@@ -288,6 +290,64 @@ class Verifier {
     COIL_CHECK(c.grid.size() == 3, "line {} has a grid of {} dimensions", at_, c.grid.size());
   }
 
+  // ---- Parts: what they use is theirs or crosses their borders ----
+
+  void check(const BeginPart& b) {
+    COIL_CHECK(!part_ && b.part == next_part_ && b.part < p_.parts.size(), "line {} begins part {} out of order", at_,
+               b.part);
+    const Part& part = p_.parts[b.part];
+    COIL_CHECK(part.written.size() == part.inputs.size(), "line {} does not say what part {} writes to", at_, b.part);
+    for (BufferId id : part.inputs) live(id);
+    for (Expr s : part.symbols) known(s);
+    part_ = &part;
+    part_depth_ = open_.size();
+    made_.clear();
+    ++next_part_;
+  }
+
+  void check(const EndPart& e) {
+    COIL_CHECK(part_ && e.part + 1 == next_part_ && part_depth_ == open_.size(), "line {} ends no part", at_);
+    for (BufferId id : part_->outputs)
+      COIL_CHECK(made_.contains(id) && (!complete_ || state_[id] == State::Live),
+                 "line {} ends a part that does not make {}", at_, p_.buffers[id].name);
+    for (BufferId id : made_)
+      COIL_CHECK(state_[id] != State::Live || std::ranges::find(part_->outputs, id) != part_->outputs.end(),
+                 "line {} ends a part that does not give {}, which lives", at_, p_.buffers[id].name);
+    part_ = nullptr;
+  }
+
+  void in_part(const Line& line) {
+    if (!part_) return;
+    COIL_CHECK(!std::holds_alternative<DefineSymbol>(line) && !std::holds_alternative<Assert>(line) &&
+                   !std::holds_alternative<ReadSymbol>(line) && !std::holds_alternative<SetSymbol>(line) &&
+                   !std::holds_alternative<CallFallback>(line),
+               "line {} is the host's, in a part", at_);
+    if (const auto* a = std::get_if<Allocate>(&line)) made_.insert(a->buffer);
+    if (const auto* a = std::get_if<AllocateComm>(&line)) made_.insert(a->buffer);
+    if (const auto* r = std::get_if<Reuse>(&line)) made_.insert(r->to);
+    if (!complete_) return;
+    const auto given = [&](BufferId id) {
+      return made_.contains(id) || std::ranges::find(part_->inputs, id) != part_->inputs.end();
+    };
+    const Uses u = uses(line);
+    for (BufferId id : u.reads)
+      COIL_CHECK(given(id), "line {} uses {}, which its part is not given", at_, p_.buffers[id].name);
+    for (BufferId id : u.writes) {
+      COIL_CHECK(given(id), "line {} uses {}, which its part is not given", at_, p_.buffers[id].name);
+      const auto input = std::ranges::find(part_->inputs, id);
+      COIL_CHECK(
+          input == part_->inputs.end() || part_->written[static_cast<std::size_t>(input - part_->inputs.begin())],
+          "line {} writes to {}, which its part is said to read", at_, p_.buffers[id].name);
+    }
+    const auto* loop = std::get_if<Control>(&line);
+    if (loop && loop->kind == Control::Kind::Loop) counters_.insert(loop->counter);
+    for_each_expr(p_, line, [&](Expr e) {
+      for (Expr s : sym::free_symbols(e))
+        COIL_CHECK(counters_.contains(s) || std::ranges::find(part_->symbols, s) != part_->symbols.end(),
+                   "line {} mentions {}, which its part is not given", at_, s.name());
+    });
+  }
+
   void check(const ReadSymbol& r) {
     live(r.source);
     untouched(uses(r));
@@ -356,6 +416,10 @@ class Verifier {
   std::vector<Block> open_;
   std::vector<bool> defined_;
   std::vector<Exchange> exchanges_;
+  const Part* part_ = nullptr;  ///< that is open
+  std::size_t next_part_ = 0, part_depth_ = 0;
+  std::set<BufferId> made_;            ///< in the open part
+  std::unordered_set<Expr> counters_;  ///< of loops in parts
   std::size_t at_ = 0;
 };
 

@@ -210,11 +210,12 @@ TEST_F(FakeCuda, AFailedPartIsQueuedStepByStep) {
 /// x * 2, then an operator of the host's that adds 1 on the stream, then that * 3 and + itself.
 class AddOne : public HostOp {
  public:
-  explicit AddOne(Queue& queue) : queue_(queue) {}
+  AddOne(Queue& queue, const bool& refuses) : queue_(queue), refuses_(refuses) {}
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView>, std::span<const std::int64_t>) override {
     view_ = inputs[0];
   }
   void run(std::span<const void* const> inputs, std::span<void* const> outputs) override {
+    if (refuses_) throw Error("the host's operator will not");
     const QueueScope scope(queue_);
     Tensor host = Tensor::empty(view_.dtype, view_.sizes);
     auto there = [&](const void* p) {
@@ -235,6 +236,7 @@ class AddOne : public HostOp {
 
  private:
   Queue& queue_;
+  const bool& refuses_;
   BoundView view_;
 };
 
@@ -260,8 +262,9 @@ TEST_F(FakeCuda, PartsBetweenTheHostsOperatorsAreRecorded) {
   auto device = open();
   // The host's own stream would race with the model's: it waits for the model's through the device's default stream.
   std::shared_ptr<Queue> theirs = device->make_queue();
-  Context context(
-      Model::load(std::move(program), device, [&](const HostCall&) { return std::make_unique<AddOne>(*theirs); }));
+  bool refuses = false;
+  Context context(Model::load(std::move(program), device,
+                              [&](const HostCall&) { return std::make_unique<AddOne>(*theirs, refuses); }));
   void *held = nullptr, *stream = nullptr;
   ASSERT_EQ(retain(&held, 0), 0);
   ASSERT_EQ(set_current(held), 0);
@@ -273,6 +276,12 @@ TEST_F(FakeCuda, PartsBetweenTheHostsOperatorsAreRecorded) {
   std::vector<Tensor> outputs;
   for (int k = 0; k < 6; ++k) {
     write(*theirs, given, counting(50, static_cast<float>(k)));
+    // One that fails between two parts, before they are recorded and after, leaves the next call as it would be.
+    refuses = k == 1 || k == 4;
+    if (refuses) {
+      EXPECT_EQ(error_of([&] { context.run_into({&given, 1}, outputs); }), "the host's operator will not");
+    }
+    refuses = false;
     context.run_into({&given, 1}, outputs);
     std::vector<float> want = counting(50, static_cast<float>(k));
     for (float& v : want) v = 4 * (3 * v + 1);

@@ -139,6 +139,33 @@ TEST_F(IrTest, CostlyValuesWithSeveralUsersAreRealized) {
   EXPECT_TRUE(costly.storage->realized());
 }
 
+TEST_F(IrTest, EachRealizationLimitCounts) {
+  const auto sum_of = [&](const std::vector<TensorBox>& of) {
+    Scalar body = element(of[0]);
+    for (std::size_t i = 1; i < of.size(); ++i) body = pool.op(ScalarOp::Add, body, element(of[i]));
+    return make_pointwise(graph, DType::F32, {}, of[0].sizes, body);
+  };
+  const auto realized = [](const TensorBox& box, const RealizeLimits& limits) {
+    realize_by_policy(box, 1, limits);
+    return box.storage->realized();
+  };
+  const TensorBox x = input({4}), y = input({4}), z = input({4});
+  EXPECT_FALSE(realized(sum_of({x, y, z}), {}));
+  EXPECT_FALSE(realized(sum_of({x, y, z}), {.reads = 3}));
+  EXPECT_TRUE(realized(sum_of({x, y, z}), {.reads = 2})) << "by number";
+  EXPECT_FALSE(realized(sum_of({x, y, z}), {.operations = 16}));
+  EXPECT_TRUE(realized(sum_of({x, y, z}), {.operations = 1})) << "by operations";
+  EXPECT_FALSE(realized(sum_of({x, y, z}), {.read_bytes = 48}));
+  EXPECT_TRUE(realized(sum_of({x, y, z}), {.read_bytes = 47})) << "by bytes";
+  // A size that only a run tells counts as the end of its range, and as the beginning where that has none.
+  const Expr few = env->add_unbacked("few", {0, 8}), any = env->add_unbacked("any", {2, sym::Range::kMax});
+  const auto sums = [&](Expr n) { return sum_of({input({n}), input({n})}); };
+  EXPECT_FALSE(realized(sums(few), {.read_bytes = 64}));
+  EXPECT_TRUE(realized(sums(few), {.read_bytes = 63})) << "by the end of the range";
+  EXPECT_FALSE(realized(sums(any), {.read_bytes = 16}));
+  EXPECT_TRUE(realized(sums(any), {.read_bytes = 15})) << "by the beginning of one without an end";
+}
+
 TEST_F(IrTest, LargeReductionToOneElementIsSplit) {
   TensorBox x = input({1000003});
   Expr r = graph.rvar(0);

@@ -1,10 +1,11 @@
 // Recorded runs on a device that carries steps out in any order that their lanes allow: the CPU, with its work put off
 // and shuffled.
-#include "runtime/executor/recorded_runs.h"
+#include "runtime/executor/recorded_parts.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <random>
 
@@ -112,7 +113,7 @@ class ShufflingDevice : public runtime::DeviceRuntime {
   std::size_t overtaken = 0;  ///< steps that ran although an earlier one was ready
   std::size_t replays = 0;
 
- private:
+ protected:
   std::shared_ptr<runtime::DeviceRuntime> inner_ = runtime::open_cpu();
   std::mt19937_64 random_{20261122};
 };
@@ -194,8 +195,10 @@ runtime::Program recurrence(bool reads) {
 }
 
 TEST(RecordedRuns, LoopsAreRecordedTurnByTurnAndPartsAroundANumberThatTheRunReads) {
-  for (bool reads : {false, true}) {
-    const runtime::Program program = recurrence(reads);
+  for (const auto& [reads, told] : {std::pair{false, true}, {true, true}, {false, false}, {true, false}}) {
+    runtime::Program program = recurrence(reads);
+    ASSERT_EQ(program.plan.parts.size(), reads ? 2u : 1u);
+    if (!told) program.plan.parts.clear();  // as plans of older versions are
     auto device = std::make_shared<ShufflingDevice>();
     runtime::Context plain(runtime::Model::load(program)), recorded(runtime::Model::load(program, device));
     recorded.set_recording(true);
@@ -211,8 +214,76 @@ TEST(RecordedRuns, LoopsAreRecordedTurnByTurnAndPartsAroundANumberThatTheRunRead
       for (std::size_t k = 0; k < made.size(); ++k)
         ASSERT_TRUE(equal(made[k], wanted[k])) << "call " << call << ", result " << k;
     }
-    EXPECT_GE(device->replays, 4u);  // of the whole, or of what lies before and after the number
+    EXPECT_GE(device->replays, 8u);  // of the whole, or of what lies before and after the number
   }
+}
+
+/// Of a device whose recordings take no time.
+class SilentDevice : public ShufflingDevice {
+ public:
+  std::unique_ptr<runtime::Queue> make_queue() override {
+    struct Silent : ShufflingQueue {
+      using ShufflingQueue::ShufflingQueue;
+      void run_recorded(const runtime::RecordedWork&) override {}
+    };
+    return std::make_unique<Silent>(inner_->make_queue(), random_, overtaken, replays);
+  }
+};
+
+/// The least seconds of a call of a chain of so many products, recorded.
+double seconds_of_chain(int products) {
+  frontend::GraphBuilder b;
+  std::mt19937_64 random(7);
+  fx::Node* x = b.input("x", DType::F32, {4, 4});
+  fx::Node* w = b.input("w", DType::F32, {4, 4});
+  fx::Node* y = x;
+  for (int i = 0; i < products; ++i) y = b.op("aten.mm.default", {y, i % 2 ? x : w});
+  frontend::ExportedProgram program;
+  program.module = b.build({y});
+  CompileOptions options;
+  options.settings = {{"cuda.emulate", "true"}};
+  const runtime::Program compiled = *compile_program(std::move(program), options).program;
+  EXPECT_EQ(compiled.plan.parts.size(), 1u);
+  runtime::Context context(runtime::Model::load(compiled, std::make_shared<SilentDevice>()));
+  context.set_recording(true);
+  const std::vector<Tensor> given{random_tensor({4, 4}, random), random_tensor({4, 4}, random)};
+  std::vector<Tensor> made;
+  double least = 1;
+  for (int call = 0; call < 300; ++call) {
+    const auto start = std::chrono::steady_clock::now();
+    context.run_into(given, made);
+    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  return least;
+}
+
+TEST(RecordedRuns, ACallOfAPartCostsTheHostNoMoreForMoreSteps) {
+  const double few = seconds_of_chain(4), many = seconds_of_chain(1000);
+  EXPECT_LT(many, 4 * few + 2e-6) << few << " s for 4 steps, " << many << " s for 1000";
+}
+
+TEST(RecordedRuns, PartsOfADamagedPlanAreRefused) {
+  using runtime::Part;
+  const runtime::Program good = recurrence(true);
+  const auto steps = static_cast<std::uint32_t>(good.plan.steps.size());
+  const Part first = good.plan.parts.at(0);
+  const auto refused = [&](std::vector<Part> parts) {
+    runtime::Program program = good;
+    program.plan.parts = std::move(parts);
+    try {
+      runtime::Model::load(std::move(program));
+      return false;
+    } catch (const Error& e) {
+      return std::string_view(e.what()).find("a part refers to something that is not there") != std::string::npos;
+    }
+  };
+  EXPECT_FALSE(refused({first}));
+  EXPECT_TRUE(refused({first, first})) << "two parts meet";
+  EXPECT_TRUE(refused({{0, steps + 1, {}, {}, {}}}));
+  EXPECT_TRUE(refused({{0, steps, {}, {}, {}}})) << "the host reads a number in it";
+  EXPECT_TRUE(refused({{first.first, first.first, {}, {}, {}}}));
+  EXPECT_TRUE(refused({{first.first, first.end, {9999}, {}, {}}}));
+  EXPECT_TRUE(refused({{first.first, first.end, {}, {}, {9999}}}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 """What FX graphs call (torch operators, which fake tensors and proxies take as well), and the graph being written."""
 
 import contextlib
+import itertools
 import json
 import operator
 import sys
@@ -104,6 +105,23 @@ def typed(node, type):
     return node
 
 
+def split_parts(module):
+    """A module of load() with each part that a graph of a device can hold as a module of its own, `submod_part_0` and
+    so on, which asks nothing of the host."""
+    from torch.fx.passes.split_module import split_module
+
+    between = itertools.count()
+    last = [None, None]  # the part of the node before, and the name of where that lies
+
+    def place(node):
+        part = node.meta.get("part")
+        if last[1] is None or part != last[0]:
+            last[:] = part, f"rest_{next(between)}" if part is None else f"part_{part}"
+        return last[1]
+
+    return split_module(module, None, place, keep_original_order=True)
+
+
 class Block:
     """A graph inside another, as one side of a branch or one turn of a loop. What it uses of the graphs around it
     becomes its operands; it gives its results by writing to them."""
@@ -147,7 +165,7 @@ class Program:
     """The graph being written, and what belongs to it."""
 
     def __init__(self):
-        self.root, self.stack = torch.nn.Module(), []
+        self.root, self.stack, self.part = torch.nn.Module(), [], None
         self.stack.append(Block(self))
         self.graph = self.stack[0].graph
 
@@ -156,6 +174,8 @@ class Program:
         made = self.stack[-1].graph.create_node("call_function", target, args, kwargs, name)
         if origins:
             made.meta["origins"] = origins
+        if self.part is not None:
+            made.meta["part"] = self.part
         return typed(made, type)
 
     def branch(self, name, condition, yes, no=None, gives=()):

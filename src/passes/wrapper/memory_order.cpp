@@ -30,10 +30,15 @@ bool exchanges_or_waits(const Line& l) {
   return has(l, Trait::Collective) || has(l, Trait::Wait) || has(l, Trait::Exchange);
 }
 
-/// Nothing moves over it: what is asserted or computed for what follows.
-bool is_fence(const Line& l) {
+/// What tells a symbol, or is asserted of some.
+bool is_about_symbols(const Line& l) {
   return std::holds_alternative<DefineSymbol>(l) || std::holds_alternative<Assert>(l) ||
-         std::holds_alternative<ReadSymbol>(l) || std::holds_alternative<SetSymbol>(l) ||
+         std::holds_alternative<ReadSymbol>(l) || std::holds_alternative<SetSymbol>(l);
+}
+
+/// Nothing moves over it: what is asserted or computed for what follows.
+bool is_fence(const Line& l, SymbolOrder order) {
+  return (order == SymbolOrder::AsWritten && is_about_symbols(l)) || std::holds_alternative<DefineSymbol>(l) ||
          std::holds_alternative<Control>(l);
 }
 
@@ -162,8 +167,14 @@ scheduler::Storage storage_of(const Program& p, const Buffer& b) {
 
 class StepsBuilder {
  public:
-  StepsBuilder(const Program& p, Exchanges exchanges) : p_(p), exchanges_(exchanges), borders_(p), failures_(out_) {
+  StepsBuilder(const Program& p, Exchanges exchanges, SymbolOrder symbols)
+      : p_(p), exchanges_(exchanges), symbols_(symbols), borders_(p), failures_(out_) {
     for (const Buffer& b : p.buffers) out_.program.storages.push_back(storage_of(p, b));
+    if (symbols == SymbolOrder::AsWritten) return;
+    for (Expr s : runtime_symbols(p)) {
+      places_.emplace(s, static_cast<StorageId>(out_.program.storages.size()));
+      out_.program.storages.push_back({0, StorageClass::Caller});
+    }
   }
 
   LineSteps run() {
@@ -173,11 +184,13 @@ class StepsBuilder {
       if (plans_memory(line) || std::holds_alternative<DefineKernel>(line)) continue;
       Uses u = uses(line);
       const bool writes_to_caller = std::ranges::any_of(u.writes, [&](BufferId b) { return of_caller(b); });
+      add_symbols(line, u);
       u.reads.insert(u.reads.end(), borders_.at(k).begin(), borders_.at(k).end());
       const StepId step = order.add(u.reads, u.writes);
       out_.line_of.push_back(k);
       keep_order(step, line);
-      failures_.add(step, may_fail(line), writes_to_caller);
+      failures_.add(step, may_fail(line) || (!places_.empty() && std::holds_alternative<Assert>(line)),
+                    writes_to_caller);
       if (const auto* call = std::get_if<CallKernel>(&line)) add_in_place(step, *call);
     }
     for (MemoryStep& step : out_.program.steps) {
@@ -190,11 +203,31 @@ class StepsBuilder {
  private:
   bool of_caller(BufferId b) const { return out_.program.storages[b].of == StorageClass::Caller; }
 
+  /// Symbols as values: what tells one writes it, what mentions it reads it. An assertion does both, so that what
+  /// relies on it stays behind.
+  void add_symbols(const Line& line, Uses& u) const {
+    if (places_.empty()) return;
+    const Uses touched = u;
+    const auto mention = [&](Expr e) {
+      for (Expr s : sym::free_symbols(e))
+        if (const auto place = places_.find(s); place != places_.end()) {
+          u.reads.push_back(place->second);
+          if (std::holds_alternative<Assert>(line)) u.writes.push_back(place->second);
+        }
+    };
+    for_each_expr(p_, line, mention);
+    for (const auto* side : {&touched.reads, &touched.writes})
+      for (BufferId b : *side) for_each_expr(p_, Allocate{b}, mention);
+    const auto* read = std::get_if<ReadSymbol>(&line);
+    const auto* set = std::get_if<SetSymbol>(&line);
+    if (read || set) u.writes.push_back(places_.at(read ? read->symbol : set->symbol));
+  }
+
   void keep_order(StepId step, const Line& line) {
     std::vector<StepId>& after = out_.program.steps[step].after;
     using library_ops::Trait;
     const bool stays = exchanges_ == Exchanges::Stay && (has(line, Trait::Collective) || has(line, Trait::Wait));
-    if (stays || is_fence(line)) {
+    if (stays || is_fence(line, symbols_)) {
       after.insert(after.end(), since_fence_.begin(), since_fence_.end());
       if (fence_) after.push_back(*fence_);
       fence_ = step;
@@ -220,7 +253,9 @@ class StepsBuilder {
   }
 
   const Program& p_;
-  Exchanges exchanges_;
+  const Exchanges exchanges_;
+  const SymbolOrder symbols_;
+  std::unordered_map<Expr, StorageId> places_;  ///< what stands for each symbol that the run tells
   LineSteps out_;
   Borders borders_;
   FailureOrder failures_;
@@ -248,7 +283,7 @@ std::uint64_t packed_bytes(const scheduler::MemoryProgram& program, std::span<co
   return runtime::plan_arena(intervals, runtime::ArenaEffort::Call).peak;
 }
 
-std::vector<Line> reordered(Program& p, const LineSteps& steps, std::span<const StepId> order) {
+void reorder(Program& p, const LineSteps& steps, std::span<const StepId> order) {
   std::vector<Line> lines;
   std::vector<bool> defined(p.kernels.size(), false);
   for (StepId s : order) {
@@ -259,10 +294,12 @@ std::vector<Line> reordered(Program& p, const LineSteps& steps, std::span<const 
     }
     lines.push_back(std::move(line));
   }
-  return lines;
+  p.lines = std::move(lines);
 }
 
-LineSteps steps_of(const Program& p, Exchanges exchanges) { return StepsBuilder(p, exchanges).run(); }
+LineSteps steps_of(const Program& p, Exchanges exchanges, SymbolOrder symbols) {
+  return StepsBuilder(p, exchanges, symbols).run();
+}
 
 void order_for_memory(Program& p) {
   const LineSteps steps = steps_of(p);
@@ -273,7 +310,7 @@ void order_for_memory(Program& p) {
       packed_bytes(steps.program, order.steps) >= packed_bytes(steps.program, scheduler::written_order(steps.program)))
     return;
   p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
-  p.lines = reordered(p, steps, order.steps);
+  reorder(p, steps, order.steps);
 }
 
 }  // namespace coil::wrapper

@@ -15,12 +15,15 @@ struct LineSteps {
 /// Whether nothing moves over exchanges with other processes and waits for them, or they move as well: exchanges among
 /// each other in the program's order, and waits behind all that began before them.
 enum class Exchanges : std::uint8_t { Stay, Move };
-LineSteps steps_of(const Program&, Exchanges = Exchanges::Stay);
+/// What keeps a line in its place to symbols that the run tells: they and assertions stay where they are to all others,
+/// or to what mentions the same symbols.
+enum class SymbolOrder : std::uint8_t { AsWritten, ByUse };
+LineSteps steps_of(const Program&, Exchanges = Exchanges::Stay, SymbolOrder = SymbolOrder::AsWritten);
 
 /// Bytes of the arena in this order, packed in short.
 std::uint64_t packed_bytes(const scheduler::MemoryProgram&, std::span<const scheduler::StepId> order);
-/// The lines in this order, each kernel's definition before its first call. Takes them out of the program.
-std::vector<Line> reordered(Program&, const LineSteps&, std::span<const scheduler::StepId> order);
+/// The lines in another order of their steps, each kernel's definition before its first call. Lines about memory go.
+void reorder(Program&, const LineSteps&, std::span<const scheduler::StepId> order);
 
 /// Reorders the calls where that lowers the estimated peak of temporaries by more than a 64th, and what the arena's
 /// planner makes of it too; notes both peaks in the program. Kept as written are: what one call needs of another,

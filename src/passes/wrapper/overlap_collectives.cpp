@@ -138,7 +138,7 @@ void overlap_collectives(Program& p, const target::Costs& costs, const OverlapOp
     ++p.exchange_order->buckets;
     merge_starts(p, timer, step);
   }
-  p.lines = reordered(p, steps, lines);
+  reorder(p, steps, lines);
 }
 
 std::vector<StreamEntry> exchange_streams(const Program& p, const target::Costs& costs) {

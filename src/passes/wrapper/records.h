@@ -8,6 +8,7 @@
 #include "passes/wrapper/lifetimes.h"
 #include "passes/wrapper/memory_order.h"
 #include "passes/wrapper/overlap_collectives.h"
+#include "passes/wrapper/partition.h"
 #include "passes/wrapper/plan_comm_buffers.h"
 #include "passes/wrapper/remake.h"
 #include "passes/wrapper/symbols.h"
@@ -63,6 +64,17 @@ inline constexpr WrapperPass kOverlapCollectives{
     [](const target::Target& target, const Settings& settings) {
       return settings.overlap && target.costs.link_bytes_per_second > 0;
     }};
+inline bool partitions(const target::Target& target, const Settings& settings) {
+  return settings.partition && target.has(target::Feature::RecordedGraphs);
+}
+inline constexpr WrapperPass kOrderForParts{
+    "order-for-parts",
+    "Calls move over what no graph of the device holds, so that few parts are left, where memory allows.",
+    [](wrapper::Program& lines, const WrapperContext& given) { wrapper::order_for_parts(lines, given.target); },
+    partitions};
+inline constexpr WrapperPass kPartition{
+    "partition", "The program is cut into parts that a graph of the device holds, with what crosses their borders.",
+    [](wrapper::Program& lines, const WrapperContext& given) { wrapper::partition(lines, given.target); }, partitions};
 inline constexpr WrapperPass kWriteIntoOutputs{"write-into-outputs",
                                                "What a result may be written over is made in the result's memory.",
                                                on_lines<wrapper::write_into_outputs>};

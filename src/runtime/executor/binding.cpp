@@ -59,6 +59,7 @@ Binding::Binding(const Model::Impl& model, Queue& queue, const OtherQueues& othe
   }
   make_room();
   find_late();
+  find_parts();
   if (!plan_.check_lifetimes) return;
   if (queue_.device() != Device{})
     fail("lifetimes are checked on the cpu, not on {}; compile for the cpu, or without assert_lifetimes",
@@ -121,7 +122,7 @@ void Binding::bind(std::span<const Tensor> given) {
   bind_steps();
   bind_results();
   check_limit();
-  repeats_ = takes_the_same_steps();
+  bind_parts();
   if (!borrows_memory_) take_memory();
   guards_.remember(given, now_.seen);
   state_sizes_ = 0;
@@ -283,7 +284,7 @@ void Binding::take_memory() {
   take_other_memory();
   if (arena_.data.get() == now_.arena_base) return;
   now_.arena_base = arena_.data.get();
-  place(now_.arena_patches, arena_.data.get());
+  for (const Patch& p : now_.arena_patches) now_.words[p.word] = arena_.data.get() + p.offset;
   for (BufferId id : now_.temporaries)
     if (plan_.buffers[id].place == 0) now_.buffer_base[id] = arena_.data.get() + now_.arena_offset[id];
 }
@@ -331,7 +332,8 @@ void Binding::bind_steps() {
   now_.arena_patches.clear();
   now_.arena_base = nullptr;
   for (OtherArena& other : now_.others) other.patches.clear(), other.base = nullptr;
-  for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0;
+  for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0, out.placed = nullptr;
+  for (BoundInput& in : now_.inputs) in.placed = nullptr;
   if (late_ || checker_)
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
       const BufferKind kind = plan_.buffers[id].kind;
@@ -384,20 +386,12 @@ bool Binding::settles(const KernelCall& call, std::size_t step) const {
 }
 
 void Binding::ask_calls() {
-  const auto is_own_kernel = [](const Step& step) {
-    const auto* call = std::get_if<KernelCall>(&step);
-    return call && call->arguments.empty();
-  };
   for (std::uint32_t place = 0; place <= others_.size(); ++place) workspace_bytes(place) = 0;
-  now_.detours = others_.size() > 0;  // what happens between devices is not recorded
   for (std::size_t i = 0; i < ops_.size(); ++i)
     if (now_.sites[i].prepared) {
       std::size_t& bytes = workspace_bytes(op_places_[i]);
       bytes = std::max(bytes, ops_[i]->workspace_bytes());
-      now_.detours = now_.detours || ops_[i]->runs_on_host();
     }
-  for (std::size_t s = 0; s < plan_.steps.size(); ++s)
-    now_.detours = now_.detours || (failures_.guards(s) && !is_own_kernel(plan_.steps[s]));
 }
 
 void Binding::grow_workspace() {

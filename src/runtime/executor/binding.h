@@ -18,6 +18,7 @@
 #include "runtime/executor/recorded_parts.h"
 #include "runtime/groups/symmetric.h"
 #include "runtime/plan/memory_need.h"
+#include "runtime/plan/parts.h"
 #include "runtime/plan/shape_program.h"
 
 namespace coil::runtime {
@@ -47,25 +48,20 @@ class Binding {
   void bind(std::span<const Tensor> inputs);
   /// Whether `bind` would have nothing to do for inputs of the same dtypes, sizes and strides as the last.
   bool is_bound_alike() const { return is_bound_ && !guards_.reads_values() && threads_ == thread_count(); }
-  void place(const Patch& p, std::byte* memory) { now_.words[p.word] = memory + p.offset; }
-  void place(std::span<const Patch> patches, std::byte* memory) {
-    for (const Patch& p : patches) place(p, memory);
-  }
+  /// Steps find an input or output buffer at `memory`. One that is where it was costs nothing.
+  void place_input(std::size_t index, std::byte* memory) { place(now_.inputs[index], memory); }
+  void place_output(std::size_t index, std::byte* memory) { place(now_.outputs[index], memory); }
   /// On a device that does not run ahead: throws Error when a kernel finds an index out of range. Results that depend
   /// on the run are bound after it.
   void run_steps(const MemoryHooks& hooks = {});
-  /// The same while the queue records: steps that touch different memory side by side.
-  void record_steps();
   /// On a device that runs ahead: throws Error when a kernel of what ran since the last check, and was waited for,
   /// found an index out of range.
   void check_failures() { failures_.check(); }
-  /// From now on steps that a device can record go through `parts`, which records what lies between others; null:
-  /// straight to the queue. Watched programs take no notice.
-  void run_in_parts(RecordedParts* parts) { parts_ = checker_ ? nullptr : parts; }
+  /// From now on the plan's parts run through `parts`, which records them; null: step by step. Watched and timed
+  /// programs take no notice.
+  void run_in_parts(RecordedParts* parts) { parts_ = checker_ || seconds_ ? nullptr : parts; }
   /// Something is only known as the program runs.
   bool is_late() const { return late_; }
-  /// Whether runs with the bound sizes all take the same steps, loops included, and few enough to be recorded.
-  bool repeats() const { return repeats_; }
   /// From now on each run leaves the seconds of the plan's steps there; null: no longer.
   void time_steps(std::vector<double>* seconds) {
     seconds_ = seconds;
@@ -73,8 +69,6 @@ class Binding {
     shelf_.clear();
   }
   bool is_timed() const { return seconds_ != nullptr; }
-  /// All that the steps' work depends on: sizes, pointers, scalars. Runs with equal states queue equal work.
-  std::span<const std::uint64_t> state();
   /// Memory of a buffer that the run allocated.
   const Storage& late_memory(BufferId owner) const { return late_memory_[owner]; }
   /// After a run that failed: other ranks' next exchanges would meet none of this one's.
@@ -94,8 +88,6 @@ class Binding {
   /// Constant `index`: this context's own copy when the program writes to it.
   const Tensor& constant(std::uint32_t index) const { return constants_[index]; }
   MemoryUse memory() const;
-  /// Whether a step is the host's to carry out, which it does anew in each run.
-  bool calls_host() const { return !host_ops_.empty() || now_.detours; }
   /// Whether the plan computes with the value of input `index`, which then must be on the host.
   bool reads_value(std::size_t index) const { return guards_.reads_value(index); }
   /// Whether it does so with any.
@@ -107,6 +99,13 @@ class Binding {
 
  private:
   static constexpr std::size_t kShelved = 8;
+
+  template <class Bound>
+  void place(Bound& bound, std::byte* memory) {
+    if (bound.placed == memory) return;
+    for (const Patch& p : bound.patches) now_.words[p.word] = memory + p.offset;
+    bound.placed = memory;
+  }
 
   Binding(const Model::Impl&, Queue&, const OtherQueues&, const QueueScope&, const OtherQueuesScope&);
   void copy_states();
@@ -125,7 +124,7 @@ class Binding {
   BoundStep bind_host(const HostCall&, HostOp&);
   void bind_results();
   void find_first_and_last_uses();
-  /// Library calls are prepared: what scratch memory they need, and whether the host does some of them.
+  /// Library calls are prepared: what scratch memory they need.
   void ask_calls();
   bool settles(const KernelCall&, std::size_t step) const;
   void grow_workspace();
@@ -173,9 +172,10 @@ class Binding {
   bool is_late(const View&) const;
   bool is_late(const Step&) const;
   bool is_late(const Output&) const;
-  bool takes_the_same_steps() const;
   /// Steps one by one as the plan has them: of late programs, and of watched ones.
   void walk_steps(const OutputAllocator&);
+  void walk(std::size_t from, std::size_t to, const OutputAllocator&);
+  std::size_t walk_control(const Control&, std::size_t at);
   bool walks() const { return late_ || checker_ || seconds_; }
   void begin_watching();
   void run_late(const Step&, const LateStep&, const OutputAllocator&);
@@ -183,6 +183,7 @@ class Binding {
   void run_late_extern(const ExternCall&, std::uint32_t site);
   void run_late_host(const HostCall&, HostOp&);
   void allocate_late(BufferId, const OutputAllocator&);
+  void free_late(BufferId);
   void set_number(Slot, std::int64_t value);
   std::byte* late_address(BufferId) const;
 
@@ -196,7 +197,23 @@ class Binding {
   void settle(std::size_t bound);
 
   // recorded_steps.cpp
-  void flush_parts();
+  void find_parts();
+  void bind_parts();
+  /// How many steps a run of it takes.
+  std::size_t steps_of(const Part&) const;
+  bool can_be_recorded(std::uint32_t bound) const;
+  void add_part(std::uint32_t part, std::uint32_t first, std::uint32_t end);
+  void add_root(BoundPart&, BufferId owner) const;
+  /// The part that begins with this bound step, where parts are recorded.
+  const BoundPart* part_at(std::size_t bound) const {
+    return parts_ && !in_part_ && now_.part_at[bound] >= 0 ? &now_.parts[static_cast<std::size_t>(now_.part_at[bound])]
+                                                           : nullptr;
+  }
+  std::span<const std::uint64_t> key_of(const BoundPart&);
+  void run_part(const BoundPart&, const OutputAllocator&);
+  void record_part(const BoundPart&, const OutputAllocator&);
+  void enter_part(PartMemory&, const OutputAllocator&);
+  void leave_part(const PartMemory&);
   /// What a kernel or library call reads and writes.
   std::vector<Touch> touches(std::size_t bound) const;
   /// Of memory that steps use: where it is in this run.
@@ -225,14 +242,18 @@ class Binding {
   std::vector<bool> early_assert_;  ///< for each step: an assertion that is checked when sizes are bound
 
   BoundPlan now_;  ///< for the last call's sizes
-  bool is_bound_ = false, repeats_ = true;
+  bool is_bound_ = false;
   int threads_ = 0;                                ///< that it is bound for
   std::vector<std::unique_ptr<BoundPlan>> shelf_;  ///< what calls of other sizes had, the last put aside first
   unsigned misses_ = 0;                            ///< of the shelf while it is full
 
   RecordedParts* parts_ = nullptr;
-  std::int64_t step_now_ = 0;         ///< the bound step that runs, told to parts_
-  std::vector<std::uint64_t> state_;  ///< `state`, of which the first come from the inputs' sizes
+  std::vector<Part> plan_parts_;
+  std::vector<PartMemory> part_memory_;  ///< for each part
+  std::vector<bool> in_block_;           ///< for each part: it may come several times in a run
+  bool in_part_ = false;
+  std::int64_t step_now_ = 0;         ///< the bound step that runs
+  std::vector<std::uint64_t> state_;  ///< a part's key, of which the first come from the inputs' sizes
   std::size_t state_sizes_ = 0;       ///< how many; 0: they are to be taken from what was seen
   std::vector<double>* seconds_ = nullptr;
   std::function<bool()> stop_;

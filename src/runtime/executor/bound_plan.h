@@ -17,18 +17,30 @@ struct Patch {
   std::uint64_t offset = 0;
 };
 
+/// A part of a run that may be recorded, and what its work depends on beside the sizes.
+struct BoundPart {
+  std::uint32_t part = 0;            ///< of the plan
+  std::uint32_t first = 0, end = 0;  ///< bound steps
+  bool uses_arena = false, uses_workspace = false;
+  bool in_order = false;       ///< it holds steps whose memory only the run knows, or a block
+  std::vector<Patch> roots;    ///< where the words of inputs and outputs that it uses are
+  std::vector<BufferId> late;  ///< owners of memory that only the run sizes
+};
+
 struct BoundInput {
   Sizes sizes, strides;    ///< as kernels assume them
   std::int64_t span = 0;   ///< elements that the layout reaches over
   bool aliased = false;    ///< an output views it
   std::uint32_t last = 0;  ///< the last bound step that uses it, where there are patches
   std::vector<Patch> patches;
+  const std::byte* placed = nullptr;  ///< where those point
 };
 
 struct BoundOutputBuffer {
   std::size_t bytes = 0;
   std::uint32_t first = 0;  ///< the first bound step that uses it, where there are patches
   std::vector<Patch> patches;
+  const std::byte* placed = nullptr;  ///< where those point
 };
 
 struct BoundResult {
@@ -103,6 +115,8 @@ struct BoundPlan {
   std::vector<std::uint32_t>
       by_first_use;  ///< outputs in order of their first steps; those that no step uses come first
   std::vector<std::uint32_t> by_last_use;   ///< inputs in order of their last steps, of those that steps use
+  std::vector<BoundPart> parts;             ///< in order
+  std::vector<std::int32_t> part_at;        ///< for each bound step, the part that begins there; -1: none
   std::vector<PreparedViews> sites;         ///< one for each library call of the plan
   std::vector<BufferId> temporaries;        ///< memory owners that lie in the arena
   std::vector<std::uint64_t> arena_offset;  ///< of memory owners
@@ -110,7 +124,6 @@ struct BoundPlan {
   const std::byte* arena_base = nullptr;  ///< where those point
   std::size_t arena_bytes = 0, workspace_bytes = 0;
   std::vector<OtherArena> others;  ///< one for each of plan.others
-  bool detours = false;            ///< a library call is the host's to carry out
 };
 
 }  // namespace coil::runtime

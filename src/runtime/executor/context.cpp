@@ -4,7 +4,7 @@
 #include "runtime/device/output_pool.h"
 #include "runtime/executor/binding.h"
 #include "runtime/executor/model.h"
-#include "runtime/executor/recorded_runs.h"
+#include "runtime/executor/recorded_parts.h"
 #include "runtime/executor/shared_inputs.h"
 #include "runtime/groups/in_flight.h"
 #include "runtime/plan/arena_planner.h"
@@ -24,9 +24,8 @@ struct Context::Impl {
   std::vector<Storage> fresh;       ///< memory of this call's output buffers
   std::vector<Tensor> relaid;  ///< inputs that came in another layout or from elsewhere, or share memory with one that
                                ///< is written to, as kernels assume them
-  struct Spot {                ///< a word of the binding that points into an input
+  struct Spot {                ///< an input that steps read where it lies
     std::uint32_t input;
-    Patch patch;
     std::int64_t skipped;       ///< bytes of the storage before the input's first element
     std::uintptr_t misaligned;  ///< bits of an address that kernels cannot read from
   };
@@ -35,7 +34,6 @@ struct Context::Impl {
   bool all_direct = false;
   std::vector<Tensor> readable;  ///< inputs whose values the plan reads, on the host
   SharedInputs shared;
-  RecordedRuns recorded;
   RecordedParts parts;
   bool recording = false, borrows_memory = false;
   bool in_steps = false;  ///< the last run came to its steps
@@ -59,10 +57,7 @@ struct Context::Impl {
     for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
       if (plan().constants[i].seed) seed = i;
   }
-  ~Impl() {
-    recorded.clear();
-    parts.clear();
-  }
+  ~Impl() { parts.clear(); }
 
   const Plan& plan() const { return model->plan(); }
 
@@ -140,12 +135,12 @@ struct Context::Impl {
       const bool aligned = (reinterpret_cast<std::uintptr_t>(at) & misaligned) == 0;
       if (here && aligned && !overlaps[i] && (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
         if (relaid[i].storage.data) relaid[i].storage = {};
-        binding.place(bound.patches, at);
-        for (const Patch& p : bound.patches) spots.push_back({static_cast<std::uint32_t>(i), p, skipped, misaligned});
+        binding.place_input(i, at);
+        if (!bound.patches.empty()) spots.push_back({static_cast<std::uint32_t>(i), skipped, misaligned});
       } else {
         direct = false;
         relay(i, given);
-        binding.place(bound.patches, relaid[i].bytes());
+        binding.place_input(i, relaid[i].bytes());
         from_host = from_host || !here;
       }
     }
@@ -161,7 +156,7 @@ struct Context::Impl {
     for (const Spot& s : spots) {
       std::byte* const at = inputs[s.input].storage.data.get() + s.skipped;
       if (reinterpret_cast<std::uintptr_t>(at) & s.misaligned) return false;
-      binding.place(s.patch, at);
+      binding.place_input(s.input, at);
     }
     return true;
   }
@@ -198,7 +193,7 @@ struct Context::Impl {
     const std::uint32_t place = binding.place_of_output(k);
     const std::size_t bytes = binding.outputs()[k].bytes;
     fresh[k] = place == 0 ? new_output(bytes) : binding.allocate_on(place, bytes);
-    binding.place(binding.outputs()[k].patches, fresh[k].data.get());
+    binding.place_output(k, fresh[k].data.get());
   }
 
   /// Lets go of inputs that no later step uses: of those laid out anew, and by telling the caller, of the caller's.
@@ -226,11 +221,6 @@ struct Context::Impl {
     if (inputs_done && !recording)
       hooks.inputs_done = [this, inputs](std::span<const std::uint32_t> used) { let_go(used, inputs); };
     binding.run_steps(hooks);
-  }
-
-  void run_recorded() {
-    for (std::size_t k = 0; k < fresh.size(); ++k) place_output(k);
-    recorded.run(binding, *queue);
   }
 
   void write_back(std::span<const Tensor> inputs) {
@@ -290,16 +280,9 @@ struct Context::Impl {
     const bool from_host = !(alike && place_alike(inputs)) && place_inputs(inputs);
     fresh.resize(binding.outputs().size());
     if (seed) renew_seed();
-    // What a late program does may differ from run to run, and nothing of the host's is recorded: there, what lies
-    // between.
-    const bool records = recording && !binding.is_timed(),
-               whole = records && binding.repeats() && !binding.calls_host();
-    binding.run_in_parts(records && !whole ? &parts : nullptr);
+    binding.run_in_parts(recording ? &parts : nullptr);
     in_steps = true;
-    if (whole)
-      run_recorded();
-    else
-      run_steps(inputs);
+    run_steps(inputs);
     binding.await_copies();
     if (writes_for_good) write_back(inputs);
     for (std::size_t k = 0; k < outputs.size(); ++k) result(k, inputs, outputs[k]);
@@ -380,8 +363,7 @@ void Context::set_seed(std::uint64_t seed) { impl_->next_seed = seed; }
 
 void Context::set_recording(bool on, std::size_t most) {
   impl_->recording = on;
-  impl_->recorded.keep_at_most(most);
-  impl_->parts.keep_at_most(8 * most);
+  impl_->parts.keep_at_most(most);
 }
 
 Tensor Context::to_host(const Tensor& t) {

@@ -76,7 +76,7 @@ void Binding::take_other_memory() {
     }
     if (memory.data.get() == bound.base) continue;
     bound.base = memory.data.get();
-    this->place(bound.patches, memory.data.get());
+    for (const Patch& p : bound.patches) now_.words[p.word] = memory.data.get() + p.offset;
     for (BufferId id : now_.temporaries)
       if (plan_.buffers[id].place == place) now_.buffer_base[id] = memory.data.get() + now_.arena_offset[id];
   }
@@ -106,7 +106,6 @@ void Binding::after_copy(const ExternCall& call) {
 
 void Binding::run_elsewhere(const KernelStep& k, void* const* words) {
   settle(static_cast<std::size_t>(step_now_));
-  flush_parts();
   await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
   Queue& queue = queue_of(k.place);
   queue.launch(k.launch, words);
@@ -115,13 +114,6 @@ void Binding::run_elsewhere(const KernelStep& k, void* const* words) {
 
 void Binding::run_between(const ExternStep& e, void* const* words) {
   const auto& call = std::get<ExternCall>(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
-  if (parts_ && e.place == 0 && !e.op->runs_on_host()) {
-    parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count,
-                 workspace_.data.get(), {}, step_now_);
-    if (parts_->full()) flush_parts();
-    return;
-  }
-  flush_parts();
   await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
   e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace(e.place).data.get());
   after_copy(call);

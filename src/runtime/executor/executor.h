@@ -72,10 +72,11 @@ class Context {
   /// Queues work on a stream of the caller's (a CUstream of the program's device) from now on; null: on one of the
   /// context's own, which keeps order with CUDA's default stream.
   void set_stream(void* stream);
-  /// Runs that repeat with the same sizes and memory are recorded as CUDA graphs and launched whole; those with steps
-  /// that cannot be recorded (the host's, numbers that the host reads) part by part between them. What the device will
-  /// not record is queued step by step, and a message (runtime/device/messages.h) says why. No effect on devices that
-  /// cannot record. `most`: how many recordings are kept, those last used; of parts, eight times as many.
+  /// The plan's parts, which lie between what cannot be recorded (the host's steps, numbers that the host reads), are
+  /// recorded as CUDA graphs and launched whole where they come again with the same sizes and memory. What the device
+  /// will not record is queued step by step, and a message (runtime/device/messages.h) says why. No effect on devices
+  /// that cannot record. `most`: how many recordings are kept of each part, those last used; of parts in loops and
+  /// branches, eight times as many.
   void set_recording(bool, std::size_t most = kRecordedRuns);
   /// Asked between turns of loops from now on; where it says true the run ends with an Error. The context is as good
   /// for the next run as before. An empty function: nobody is asked.

@@ -74,41 +74,6 @@ bool Binding::is_late(const Output& out) const {
   }
 }
 
-bool Binding::takes_the_same_steps() const {
-  if (!late_) return true;
-  constexpr std::int64_t kMost = 1 << 13;  // steps of a recording
-  auto late = [&](Slot s) { return is_late(s); };
-  auto late_layout = [&](const View& v) {
-    return late_buffer_[memory_of_[v.buffer]] || std::any_of(v.sizes.begin(), v.sizes.end(), late) ||
-           std::any_of(v.strides.begin(), v.strides.end(), late);
-  };
-  if (std::any_of(plan_.outputs.begin(), plan_.outputs.end(), [&](const Output& o) { return is_late(o); }))
-    return false;
-  std::vector<std::int64_t> turns{1};  // of the loops around a step, all together
-  std::int64_t steps = 0;
-  for (const Step& step : plan_.steps) {
-    if (const auto* c = std::get_if<Control>(&step)) {
-      using Kind = Control::Kind;
-      const bool decides = c->kind == Kind::If || c->kind == Kind::BreakUnless || c->kind == Kind::Loop;
-      if (decides && late(c->value)) return false;
-      if (c->kind == Kind::Loop)
-        turns.push_back(std::min(kMost, std::max<std::int64_t>(0, slot(c->value))) * turns.back());
-      if (c->kind == Kind::EndLoop) turns.pop_back();
-    } else if (const auto* call = std::get_if<ExternCall>(&step)) {
-      if (std::any_of(call->inputs.begin(), call->inputs.end(), late_layout) ||
-          std::any_of(call->outputs.begin(), call->outputs.end(), late_layout))
-        return false;
-    } else if (const auto* assertion = std::get_if<AssertCall>(&step)) {
-      if (late(assertion->condition)) return false;
-    } else if (!std::holds_alternative<KernelCall>(step)) {
-      return false;
-    }
-    steps += turns.back();
-    if (steps > kMost) return false;
-  }
-  return true;
-}
-
 void Binding::begin_watching() {
   checker_->begin();
   for (BufferId id = 0; id < plan_.buffers.size(); ++id)
@@ -120,55 +85,62 @@ void Binding::walk_steps(const OutputAllocator& allocate) {
   late_peak_ = 0;
   if (checker_) begin_watching();
   if (seconds_) seconds_->assign(plan_.steps.size(), 0);
-  for (std::size_t at = 0; at < now_.steps.size();) {
+  walk(0, now_.steps.size(), allocate);
+  if (checker_) checker_->end();
+  for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
+    if (is_late(plan_.outputs[k])) now_.results[k] = bind_result(plan_.outputs[k]);
+}
+
+void Binding::walk(std::size_t from, std::size_t to, const OutputAllocator& allocate) {
+  for (std::size_t at = from; at < to;) {
     const std::size_t here = at;
+    if (const BoundPart* part = part_at(here)) {
+      run_part(*part, allocate);
+      at = part->end;
+      continue;
+    }
     if (checker_) checker_->before(here);
     const auto start = std::chrono::steady_clock::now();
     const BoundStep& bound = now_.steps[at];
     step_now_ = static_cast<std::int64_t>(here);
     const Step& step = plan_.steps[at++];
-    if (const auto* k = std::get_if<KernelStep>(&bound)) {
+    if (const auto* k = std::get_if<KernelStep>(&bound))
       run_bound(*k, now_.words.data());
-    } else if (const auto* e = std::get_if<ExternStep>(&bound)) {
+    else if (const auto* e = std::get_if<ExternStep>(&bound))
       run_bound(*e);
-    } else if (const auto* h = std::get_if<HostStep>(&bound)) {
+    else if (const auto* h = std::get_if<HostStep>(&bound))
       run_bound(*h);
-    } else if (const auto* c = std::get_if<Control>(&step)) {
-      using Kind = Control::Kind;
-      switch (c->kind) {
-        case Kind::If:
-        case Kind::BreakUnless:
-          if (slot(c->value) == 0) at = c->target;
-          break;
-        case Kind::Else: at = c->target; break;
-        case Kind::EndIf: break;
-        case Kind::Loop:
-          if (0 < slot(c->value))
-            set_number(c->counter, 0);
-          else
-            at = c->target;
-          break;
-        case Kind::EndLoop: {
-          const auto& loop = std::get<Control>(plan_.steps[c->target]);
-          const std::int64_t next = now_.slots[loop.counter] + 1;
-          if (stop_ && stop_()) fail("the run was interrupted in a loop, after {} turns", next);
-          if (next >= slot(loop.value)) break;
-          set_number(loop.counter, next);
-          at = c->target + 1;
-          break;
-        }
-      }
-    } else if (const auto* late = std::get_if<LateStep>(&bound)) {
+    else if (const auto* c = std::get_if<Control>(&step))
+      at = walk_control(*c, here);
+    else if (const auto* late = std::get_if<LateStep>(&bound))
       run_late(step, *late, allocate);
-    }
     if (checker_) checker_->after(here, at);
     if (!seconds_) continue;
     if (queue_.runs_ahead()) queue_.wait();
     (*seconds_)[here] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
-  if (checker_) checker_->end();
-  for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
-    if (is_late(plan_.outputs[k])) now_.results[k] = bind_result(plan_.outputs[k]);
+}
+
+/// The step that comes behind a border.
+std::size_t Binding::walk_control(const Control& c, std::size_t at) {
+  using Kind = Control::Kind;
+  switch (c.kind) {
+    case Kind::If:
+    case Kind::BreakUnless: return slot(c.value) == 0 ? c.target : at + 1;
+    case Kind::Else: return c.target;
+    case Kind::EndIf: return at + 1;
+    case Kind::Loop:
+      if (slot(c.value) <= 0) return c.target;
+      set_number(c.counter, 0);
+      return at + 1;
+    case Kind::EndLoop: break;
+  }
+  const auto& loop = std::get<Control>(plan_.steps[c.target]);
+  const std::int64_t next = now_.slots[loop.counter] + 1;
+  if (stop_ && stop_()) fail("the run was interrupted in a loop, after {} turns", next);
+  if (next >= slot(loop.value)) return at + 1;
+  set_number(loop.counter, next);
+  return c.target + std::size_t{1};
 }
 
 void Binding::release() {
@@ -193,20 +165,16 @@ void Binding::run_late(const Step& step, const LateStep& late, const OutputAlloc
     return run_late_kernel(*k, late.failure, static_cast<std::size_t>(step_now_));
   if (const auto* e = std::get_if<ExternCall>(&step)) return run_late_extern(*e, late.site);
   if (const auto* h = std::get_if<HostCall>(&step)) return run_late_host(*h, *host_ops_[late.site]);
-  if (const auto* a = std::get_if<AllocateBuffer>(&step)) return allocate_late(a->buffer, allocate);
-  if (const auto* f = std::get_if<FreeBuffer>(&step)) {
-    const BufferId owner = memory_of_[f->buffer];
+  const auto* a = std::get_if<AllocateBuffer>(&step);
+  const auto* f = std::get_if<FreeBuffer>(&step);
+  if ((a || f) && in_part_) return;  // a part's memory is there while the part is
+  if (a) return allocate_late(a->buffer, allocate);
+  if (f) {
     await_copies_of(step);
-    if (checker_) checker_->freed(owner);
-    late_bytes_ -= now_.buffer_bytes[owner];
-    if (parts_ && plan_.buffers[owner].place == 0) parts_->keep(std::move(late_memory_[owner]));
-    late_memory_[owner] = {};
-    if (parts_ && parts_->full()) flush_parts();
-    return;
+    return free_late(f->buffer);
   }
   if (const auto* r = std::get_if<ReadSymbol>(&step)) {
     std::int64_t value = 0;
-    flush_parts();
     await_copies_of(step);
     Queue& queue = queue_of(plan_.buffers[r->source].place);
     if (queue.device() == Device{}) {
@@ -233,6 +201,13 @@ void Binding::set_number(Slot s, std::int64_t value) {
   now_.slots[s] = value;
   undefined_[s] = false;
   run_late_shape_program(plan_.shape_program, stages_.after[stages_.of[s]], now_.slots, undefined_);
+}
+
+void Binding::free_late(BufferId id) {
+  const BufferId owner = memory_of_[id];
+  if (checker_) checker_->freed(owner);
+  late_bytes_ -= now_.buffer_bytes[owner];
+  late_memory_[owner] = {};
 }
 
 void Binding::allocate_late(BufferId id, const OutputAllocator& allocate) {
@@ -282,7 +257,6 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
 
 void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {
   LibraryOp& op = *ops_[site];
-  PreparedViews& views = now_.sites[site];
   settle(static_cast<std::size_t>(step_now_));
   if (others_.size() > 0) await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
   std::vector<BoundView> in, out;
@@ -297,21 +271,13 @@ void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {
   };
   for (std::size_t i = 0; i < in.size(); ++i) point_at(call.inputs[i], in[i]);
   for (std::size_t i = 0; i < out.size(); ++i) point_at(call.outputs[i], out[i]);
-  if (!views.prepared || views.inputs != in || views.outputs != out)
-    flush_parts();  // what was asked of the call before is not queued yet
   if (prepare(site, std::move(in), std::move(out))) {
-    now_.detours = now_.detours || op.runs_on_host();
     if (op.workspace_bytes() > workspace(op_places_[site]).bytes) {
       ask_calls();
       grow_workspace();
     }
   }
-  if (parts_ && op_places_[site] == 0 && !op.runs_on_host()) {
-    parts_->call(op, late_words_, call.inputs.size(), workspace_.data.get(), {views.inputs, views.outputs}, -1);
-    if (parts_->full()) flush_parts();
-    return;
-  }
-  flush_parts();
+  if (op.runs_on_host() && queue_.is_recording()) fail("{} is the host's to carry out for these sizes", call.op);
   op.run({late_words_.data(), call.inputs.size()}, {late_words_.data() + call.inputs.size(), call.outputs.size()},
          workspace(op_places_[site]).data.get());
   after_copy(call);
@@ -330,7 +296,6 @@ void Binding::run_late_host(const HostCall& call, HostOp& op) {
   for (const View& v : call.inputs) take(v, in);
   for (const auto& v : call.outputs)
     if (v) take(*v, out);
-  flush_parts();
   op.prepare(in, out, now_.slots);
   op.run({late_words_.data(), in.size()}, {late_words_.data() + in.size(), out.size()});
 }

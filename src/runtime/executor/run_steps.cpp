@@ -1,22 +1,9 @@
-// Bound steps as they run, one after another: straight to the queue, or through the parts that are recorded.
+// Bound steps as they run, one after another, but for the parts that are recorded.
 #include "runtime/executor/binding.h"
 
 namespace coil::runtime {
 
 void Binding::run_steps(const MemoryHooks& hooks) {
-  if (!parts_) return run_directly(hooks);
-  state();
-  parts_->begin(std::span(state_).first(state_sizes_));
-  try {
-    run_directly(hooks);
-    flush_parts();
-  } catch (...) {
-    parts_->drop();
-    throw;
-  }
-}
-
-void Binding::run_directly(const MemoryHooks& hooks) {
   if (walks()) {
     for (std::uint32_t k = 0; k < now_.outputs.size() && hooks.output_needed; ++k) hooks.output_needed(k);
     return walk_steps(hooks.allocate);
@@ -25,10 +12,16 @@ void Binding::run_directly(const MemoryHooks& hooks) {
   std::size_t needed = hooks.output_needed ? 0 : now_.by_first_use.size(),
               done = hooks.inputs_done ? 0 : now_.by_last_use.size();
   for (std::size_t i = 0; i < count; ++i) {
+    const BoundPart* part = part_at(i);
+    const std::size_t begin = i;
+    if (part) i = part->end - 1;
     for (; needed < now_.by_first_use.size() && now_.outputs[now_.by_first_use[needed]].first <= i; ++needed)
       hooks.output_needed(now_.by_first_use[needed]);
-    step_now_ = static_cast<std::int64_t>(i);
-    run_bound(now_.steps[i]);
+    step_now_ = static_cast<std::int64_t>(begin);
+    if (part)
+      run_part(*part, hooks.allocate);
+    else
+      run_bound(now_.steps[begin]);
     const std::size_t from = done;
     while (done < now_.by_last_use.size() && now_.inputs[now_.by_last_use[done]].last <= i) ++done;
     if (done > from) hooks.inputs_done(std::span(now_.by_last_use).subspan(from, done - from));
@@ -49,18 +42,12 @@ void Binding::run_bound(const BoundStep& step) {
 void Binding::run_bound(const KernelStep& k, void* const* words) {
   if (k.settles) settle(static_cast<std::size_t>(step_now_));
   if (k.place != 0) return run_elsewhere(k, words);
-  if (parts_) {
-    parts_->launch(k.launch, words, words == now_.words.data() ? step_now_ : -1);
-    if (parts_->full()) flush_parts();
-    return;
-  }
   queue_.launch(k.launch, words);
-  if (k.failure && !queue_.runs_ahead()) failures_.check(k.failure);
+  if (k.failure && !queue_.runs_ahead() && !in_part_) failures_.check(k.failure);
 }
 
 void Binding::run_bound(const HostStep& h) {
   settle(static_cast<std::size_t>(step_now_));
-  flush_parts();
   void* const* words = now_.words.data();
   h.op->run({words + h.inputs, h.input_count}, {words + h.outputs, h.output_count});
 }
@@ -69,19 +56,11 @@ void Binding::run_bound(const ExternStep& e) {
   settle(static_cast<std::size_t>(step_now_));
   void* const* words = now_.words.data();
   if (others_.size() > 0) return run_between(e, words);
-  if (parts_ && !e.op->runs_on_host()) {
-    parts_->call(*e.op, {words + e.inputs, std::size_t{e.input_count} + e.output_count}, e.input_count,
-                 workspace_.data.get(), {}, step_now_);
-    if (parts_->full()) flush_parts();
-    return;
-  }
-  flush_parts();
   e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace_.data.get());
 }
 
 void Binding::settle(std::size_t bound) {
   if (!failures_.guards(now_.plan_step[bound])) return;
-  flush_parts();
   queue_.wait();
   failures_.check();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/plan/host_operators.h"
 #include "runtime/plan/plan_json.h"
 #include "runtime/plan/sample_inputs.h"
 #include "runtime/views/strided_copy.h"
@@ -17,6 +18,7 @@ constexpr const char* kManifest = "manifest.json";
 constexpr const char* kWeights = "weights.bin";
 constexpr const char* kSource = "kernels/kernels.cpp";
 constexpr const char* kProvenance = "provenance.json";
+constexpr const char* kOperators = "operators.json";  // for people and hosts; nothing is read from it
 constexpr const char* kSampleHeader = "sample_inputs/header.json";
 constexpr const char* kSampleData = "sample_inputs/data.bin";
 constexpr const char* kHashes = "hashes";  // lines `hash entry`
@@ -181,6 +183,8 @@ void save_package(const Program& program, const std::filesystem::path& path) {
     for (std::size_t i = 0; i < program.other_libraries[k].size(); ++i)
       add(library_entry(i, k + 1), program.other_libraries[k][i]);
   if (!program.kernel_source.empty()) add(kSource, std::as_bytes(std::span(program.kernel_source)));
+  if (const std::string operators = host_operators_json(plan); !operators.empty())
+    add(kOperators, std::as_bytes(std::span(operators)));
   if (!program.provenance.empty()) add(kProvenance, std::as_bytes(std::span(program.provenance)));
   if (const auto samples = pack_sample_inputs(program.sample_inputs)) {
     add(kSampleHeader, std::as_bytes(std::span(samples->header)));

@@ -287,6 +287,21 @@ struct CommPool {
   std::string plan;  ///< what lies in it, in words that must be the same on all ranks
 };
 
+/// Steps, whole blocks among them, that a device can hold as one graph, and what crosses their borders. A block's steps
+/// are all in one part or in none, or the part lies in the block. What is allocated and freed in a part is in neither
+/// list.
+struct Part {
+  std::uint32_t first = 0, end = 0;       ///< steps, the last not included
+  std::vector<BufferId> inputs, outputs;  ///< that steps of it use and that are there before; that it makes
+  std::vector<Slot> sizes;                ///< numbers that its steps depend on
+};
+
+/// Whether a step asks nothing of the host; that a library carries it out on the device is for others to say.
+inline bool can_be_in_part(const Step& step) {
+  return !std::holds_alternative<AssertCall>(step) && !std::holds_alternative<HostCall>(step) &&
+         !std::holds_alternative<ReadSymbol>(step) && !std::holds_alternative<SetNumber>(step);
+}
+
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
   static constexpr int kVersion = 12;
@@ -302,6 +317,7 @@ struct Plan {
   std::vector<Kernel> kernels;
   std::vector<Step> steps;
   std::vector<Output> outputs;
+  std::vector<Part> parts;  ///< in the order of their steps, apart from each other
   std::vector<CommPool> comm_pools;
   std::uint64_t static_arena_bytes = 0;  ///< when every temporary has an arena_offset
   /// On a GPU: kernels look at their status before they begin, and leave when it is set; its pointer may be null. One

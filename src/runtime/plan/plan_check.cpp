@@ -27,6 +27,7 @@ class PlanChecker {
     for (BufferId id = 0; id < plan_.buffers.size(); ++id) check_buffer(id);
     for (const Step& step : plan_.steps) std::visit([&](const auto& s) { check_step(s); }, step);
     check_blocks();
+    check_parts();
     for (const Output& out : plan_.outputs) check_output(out);
     if (plan_.signature) check_signature(*plan_.signature);
   }
@@ -239,6 +240,30 @@ class PlanChecker {
       }
     }
     require(open.empty(), "the end of a block");
+  }
+
+  /// In order and apart, each in one block and of whole blocks, and of steps that a device can record.
+  void check_parts() const {
+    std::uint32_t behind = 0;
+    for (const Part& part : plan_.parts) {
+      require(behind <= part.first && part.first < part.end && part.end <= plan_.steps.size(), "a part");
+      behind = part.end;
+      for (const auto* list : {&part.inputs, &part.outputs})
+        for (BufferId b : *list) require(b < plan_.buffers.size(), "a part");
+      for (Slot s : part.sizes) slot(s, "a part");
+      int depth = 0;
+      for (std::uint32_t k = part.first; k < part.end; ++k) {
+        const Step& step = plan_.steps[k];
+        require(can_be_in_part(step), "a part");
+        const auto* c = std::get_if<Control>(&step);
+        if (!c) continue;
+        depth += c->kind == Control::Kind::If || c->kind == Control::Kind::Loop;
+        depth -= c->kind == Control::Kind::EndIf || c->kind == Control::Kind::EndLoop;
+        require(depth > 0 || (depth == 0 && c->kind != Control::Kind::Else && c->kind != Control::Kind::BreakUnless),
+                "a part");
+      }
+      require(depth == 0, "a part");
+    }
   }
 
   void check_output(const Output& out) const {

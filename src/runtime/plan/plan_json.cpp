@@ -332,6 +332,13 @@ Json to_json(const CommPool& p) { return {{"group", p.group}, {"bytes", p.bytes}
 CommPool comm_pool_from(const Json& j) {
   return {j.at("group").get<std::string>(), integer<std::uint64_t>(j.at("bytes")), j.at("plan").get<std::string>()};
 }
+Json to_json(const Part& p) {
+  return {{"first", p.first}, {"end", p.end}, {"inputs", p.inputs}, {"outputs", p.outputs}, {"sizes", p.sizes}};
+}
+Part part_from(const Json& j) {
+  return {integer<std::uint32_t>(j.at("first")), integer<std::uint32_t>(j.at("end")),
+          integers<BufferId>(j.at("inputs")), integers<BufferId>(j.at("outputs")), integers<Slot>(j.at("sizes"))};
+}
 Json to_json(const Check& c) { return {{"condition", c.condition}, {"message", c.message}}; }
 Check check_from(const Json& j) { return {integer<Slot>(j.at("condition")), j.at("message").get<std::string>()}; }
 Json to_json(const Kernel& k) {
@@ -365,12 +372,28 @@ void read_list(const Json& j, std::vector<T>& to, T (*read)(const Json&)) {
   for (const Json& v : j) to.push_back(read(v));
 }
 
-constexpr std::string_view kMembers[] = {
-    "format",      "version",          "model",          "device",        "isa",
-    "arena_bytes", "inputs",           "outputs",        "shape_program", "checks",
-    "constants",   "buffers",          "kernels",        "steps",         "check_lifetimes",
-    "signature",   "stops_on_failure", "launches_early", "comm_pools",    "memory_limit",
-    "others"};
+constexpr std::string_view kMembers[] = {"format",
+                                         "version",
+                                         "model",
+                                         "device",
+                                         "isa",
+                                         "arena_bytes",
+                                         "inputs",
+                                         "outputs",
+                                         "shape_program",
+                                         "checks",
+                                         "constants",
+                                         "buffers",
+                                         "kernels",
+                                         "steps",
+                                         "check_lifetimes",
+                                         "signature",
+                                         "stops_on_failure",
+                                         "launches_early",
+                                         "comm_pools",
+                                         "memory_limit",
+                                         "others",
+                                         "parts"};
 
 /// Brackets inside brackets, which are read by functions that call themselves.
 void check_nesting(std::string_view text) {
@@ -421,6 +444,7 @@ Plan read_plan(const Json& j) {
   read_list(j.at("steps"), plan.steps, step_from);
   read_list(j.at("outputs"), plan.outputs, output_from);
   if (j.contains("others")) read_list(j.at("others"), plan.others, other_device_from);
+  if (j.contains("parts")) read_list(j.at("parts"), plan.parts, part_from);
   if (j.contains("comm_pools")) read_list(j.at("comm_pools"), plan.comm_pools, comm_pool_from);
   return plan;
 }
@@ -429,9 +453,9 @@ Plan read_plan(const Json& j) {
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
 /// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory;
-/// version 12 several devices.
+/// version 12 several devices and parts.
 int version_of(const Plan& plan) {
-  if (!plan.others.empty()) return 12;
+  if (!plan.others.empty() || !plan.parts.empty()) return 12;
   if (plan.memory_limit) return 11;
   if (!plan.comm_pools.empty()) return 10;
   const auto has_own_arguments = [](const Step& s) {
@@ -492,6 +516,7 @@ std::string plan_to_json(const Plan& plan) {
   if (plan.memory_limit) j["memory_limit"] = plan.memory_limit;
   if (plan.launches_early) j["launches_early"] = true;
   if (plan.stops_on_failure) j["stops_on_failure"] = true;
+  if (!plan.parts.empty()) j["parts"] = list_to_json(plan.parts);
   if (!plan.comm_pools.empty()) j["comm_pools"] = list_to_json(plan.comm_pools);
   if (!plan.others.empty()) j["others"] = list_to_json(plan.others);
   if (plan.signature) j["signature"] = signature_to_json(*plan.signature);

@@ -30,6 +30,8 @@ class COIL_EXTENSION_API PythonProgram : public Emitter {
   virtual void line(const Control&) = 0;
   virtual void line(const AllocateComm&) = 0;
   virtual void line(const FreeComm&) = 0;
+  virtual void line(const BeginPart&) {}
+  virtual void line(const EndPart&) {}
 
   /// Definitions that stand before the program itself.
   virtual std::string definitions() { return ""; }

@@ -52,10 +52,12 @@ std::string python_fx_support(Device device) {
   return schemas + "}\n" + (device.is_host() ? python_failures() : "") + part("fx");
 }
 
+std::string python_parts() { return part("parts"); }
+
 std::set<std::string> python_support_names() {
   std::set<std::string> names;
   const std::string text = python_support({}, {}) + python_torch_library() + python_cuda_kernels() +
-                           python_fx_support({}) + python_graph_text();
+                           python_fx_support({}) + python_graph_text() + python_parts();
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {  // what a line at the margin defines
     for (std::string_view lead : {"def ", "class ", "import ", ""}) {
       if (text.compare(at, lead.size(), lead) != 0) continue;
@@ -67,7 +69,8 @@ std::set<std::string> python_support_names() {
     if (text.find('\n', at) == std::string::npos) break;
   }
   names.insert({"UserKernel", "interpreted_library", "finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS",
-                "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "graph", "root", "node", "program"});
+                "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "given", "graph", "root", "node",
+                "program"});
   return names;
 }
 

@@ -16,4 +16,7 @@ std::string python_fx_support(Device);
 /// Names that the text defines: programs must not use them for their own.
 std::set<std::string> python_support_names();
 
+/// How a program runs its parts.
+std::string python_parts();
+
 }  // namespace coil::wrapper
