@@ -94,7 +94,7 @@ def allocated(archive, *options):
         m[1]: eval(m[2].replace(", ", "*") or "1") for m in re.finditer(r"^buffer (\S+) : \w+\[(.*?)\]", log, re.M)
     }
     assert sizes, log
-    return [sizes[name] for name in re.findall(r"^allocate (\S+)", log, re.M)]
+    return [sizes[name] for name in re.findall(r"^ *allocate (\S+)", log, re.M)]
 
 
 @pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])

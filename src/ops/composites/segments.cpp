@@ -41,8 +41,7 @@ struct Bags {
 /// Of each bag and column, the index of the first row that has the bag's maximum; 0 where a bag is empty.
 Value places_of_maxima(Steps& s, const Value& rows, const Value& made, const Value& bag, const Value& indices) {
   const Expr n = s.size(rows, 0);
-  const Value is_maximum =
-      s.call("aten.eq.Tensor", {rows, s.call("aten.index_select.default", {made, 0, bag})});
+  const Value is_maximum = s.call("aten.eq.Tensor", {rows, s.call("aten.index_select.default", {made, 0, bag})});
   const Value number = s.where(is_maximum, s.unsqueeze(s.iota(n), 1), s.full({}, n, DType::I64));
   const Value first = reduced_rows(s, number, bag, s.size(made, 0), "amin", std::numeric_limits<std::int32_t>::max());
   // A row behind the last one stands for none.
@@ -62,9 +61,7 @@ bool sums_without_bags(const Steps& s) {
 /// torch. Without a record, of `rows` rows, which are at most one more than there are.
 Value as_recorded(Steps& s, std::size_t result, const Value& made, const Expr& rows) {
   const TensorMeta* recorded = s.recorded(result);
-  const DType type = recorded            ? recorded->dtype
-                     : s.is_on_host(made) ? s.dtype(s["offsets"])
-                                          : s.dtype(s["indices"]);
+  const DType type = recorded ? recorded->dtype : s.runs_on_host() ? s.dtype(s["offsets"]) : s.dtype(s["indices"]);
   const Expr wanted = recorded ? recorded->sizes[0] : rows;
   if (wanted == s.size(made, 0)) return s.to(made, type);
   if (wanted.is_constant(0)) return s.full({0}, 0, type);
@@ -74,7 +71,7 @@ Value as_recorded(Steps& s, std::size_t result, const Value& made, const Expr& r
 
 /// The three results behind the bags themselves.
 Values results_of(Steps& s, const Value& made, const Bags& bags) {
-  const bool host = s.is_on_host(made), maxima = s.number("mode") == Max;
+  const bool host = s.runs_on_host(), maxima = s.number("mode") == Max;
   const Expr n = s.size(bags.of_row, 0), count = s.size(made, 0);
   const Expr counts = host ? count : s.size(s["offsets"], 0);
   return {as_recorded(s, 1, bags.of_row, host && sums_without_bags(s) ? Expr(0) : n),
@@ -155,7 +152,7 @@ Value embedding_bag_backward(Steps& s) {
   }
   if (s.flag("scale_grad_by_freq")) {
     const Value ones = s.full({s.size(indices, 0)}, 1, type), uses = sums(s, ones, indices, s.size(zeros, 0));
-    const Value of = s.is_on_host(indices) ? index_that_eager_counts(s, uses, indices) : indices;
+    const Value of = s.runs_on_host() ? index_that_eager_counts(s, uses, indices) : indices;
     divide(s.call("aten.index_select.default", {uses, 0, of}));
   }
   if (s.has("per_sample_weights")) rows = s.mul(rows, s.unsqueeze(s.to(s["per_sample_weights"], type), 1));

@@ -60,6 +60,12 @@ class ShapeSteps : public Steps {
     return results.as_list().at(static_cast<std::size_t>(index));
   }
   const TensorMeta& meta(const Value& tensor) const override { return tensor.as_tensor(); }
+  bool runs_on_host() const override { return device().is_host(); }
+  Device device() const override {
+    for (const Value& v : call_.args)
+      if (const auto* tensor = v.get_if<TensorMeta>()) return tensor->device;
+    return {};
+  }
   Expr integer(const Value& v) const override { return v.as_int(); }
   void refuse(const std::string& why) const override { shapes::refuse(call_, "{}", why); }
 

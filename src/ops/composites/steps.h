@@ -31,6 +31,10 @@ class Steps {
   virtual const TensorMeta& meta(const Value& tensor) const = 0;
   /// What was recorded of one of several results of the call itself, where there is a record.
   virtual const TensorMeta* recorded(std::size_t /*result*/) const { return nullptr; }
+  /// Whether the call is carried out on the host, and not where the values are brought later.
+  virtual bool runs_on_host() const = 0;
+  /// Where new tensors lie: with the first of the call's.
+  virtual Device device() const = 0;
   /// An integer that may be symbolic, or a node that makes one.
   virtual Expr integer(const Value&) const = 0;
   /// Refuses the call in the user's terms.
@@ -54,7 +58,6 @@ class Steps {
   std::size_t rank(const Value& x) const { return meta(x).rank(); }
   DType dtype(const Value& x) const { return meta(x).dtype; }
   const Exprs& sizes(const Value& x) const { return meta(x).sizes; }
-  bool is_on_host(const Value& x) const { return meta(x).device.is_host(); }
   /// The size of a dimension, counted from the end when negative.
   Expr size(const Value& x, std::int64_t dim) const {
     return sizes(x)[static_cast<std::size_t>(wrapped(dim, rank(x)))];
@@ -86,10 +89,12 @@ class Steps {
     return call("aten.clone.default", {x}, {{"memory_format", MemoryFormat::Contiguous}});
   }
   Value full(const Exprs& sizes, const Value& number, DType type) {
-    return call("aten.full.default", {sizes, number}, {{"dtype", type}});
+    return call("aten.full.default", {sizes, number}, here({{"dtype", type}}));
   }
   /// 0, 1, …, n-1.
-  Value iota(Expr n, DType type = DType::I64) { return call("aten.arange.start_step", {0, n, 1}, {{"dtype", type}}); }
+  Value iota(Expr n, DType type = DType::I64) {
+    return call("aten.arange.start_step", {0, n, 1}, here({{"dtype", type}}));
+  }
   Value where(const Value& condition, const Value& yes, const Value& no) {
     return call("aten.where.self", {condition, yes, no});
   }
@@ -99,6 +104,10 @@ class Steps {
   static Value list(const std::vector<std::int64_t>& numbers) { return Values(numbers.begin(), numbers.end()); }
 
  private:
+  std::vector<std::pair<std::string, Value>> here(std::vector<std::pair<std::string, Value>> named) const {
+    if (const Device d = device(); !d.is_host()) named.emplace_back("device", d);
+    return named;
+  }
   const Values& args_;
 };
 

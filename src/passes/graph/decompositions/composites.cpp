@@ -20,6 +20,8 @@ class GraphSteps : public ops::composites::Steps {
     const auto* results = r_.node->meta.value.get_if<Values>();
     return results && result < results->size() ? results->at(result).get_if<TensorMeta>() : nullptr;
   }
+  bool runs_on_host() const override { return r_.target.device.is_host(); }
+  Device device() const override { return r_.device(); }
   Expr integer(const Value& v) const override { return r_.integer(v); }
   void refuse(const std::string& why) const override { r_.refuse(why); }
 
