@@ -183,7 +183,11 @@ class Outputs {
     const sym::TensorMeta& meta = node->tensor();
     const fx::Node* base = base_of(node);
     auto window = [&](ir::BufferId id) {
-      return BufferView{id, meta.dtype, meta.sizes, meta.strides, meta.offset - base->tensor().offset};
+      // Offsets count elements, of the type in which the memory is seen.
+      Expr begin = base->tensor().offset;
+      if (const auto from = size_of(base->tensor().dtype), to = size_of(meta.dtype); from != to)
+        begin = sym::floor_div(begin * static_cast<std::int64_t>(from), static_cast<std::int64_t>(to));
+      return BufferView{id, meta.dtype, meta.sizes, meta.strides, meta.offset - begin};
     };
     if (base->opcode != fx::Opcode::CallFunction && !storage_.is_laid_out_anew(*base))
       return window(storage_.buffer(*base));

@@ -4,6 +4,8 @@ import json
 import subprocess
 import sys
 
+import torch
+
 from coil_harness import ROOT
 
 DRAWS = 900
@@ -41,3 +43,17 @@ def test_values():
     counts = {what: int(n) for n, what in (part.split(" ", 1) for part in done.stdout.splitlines()[-1].split(", "))}
     assert "WRONG" not in counts, done.stdout
     assert counts["right"] > 150
+
+
+def test_bytes_of_an_input_that_begins_behind_its_memory():
+    """Offsets count elements, of another size in the view."""
+    from schema_calls import _native
+
+    held = torch.arange(12, dtype=torch.int32)[4:]
+    graph = _native.TracedGraph("main")
+    x = graph.placeholder("x", ("int32", (8,), (1,), 4, "cpu"))
+    view = graph.call("aten.view.dtype", [x, _native.Literal.dtype("uint8")], {}, "view", None, "")
+    graph.infer()
+    graph.output([view])
+    (got,) = graph.compile({"fallback": "false"}, None, [], "cpu")(held)
+    assert torch.equal(got, held.view(torch.uint8)) and got.data_ptr() == held.data_ptr()

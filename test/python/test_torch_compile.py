@@ -666,3 +666,13 @@ def test_every_second_of_a_free_size_less_one():
     for n in (8, 5):
         x = torch.randn(n)
         same(graph(x), f(x))
+
+
+def test_second_half_of_a_free_size():
+    def f(x):
+        return (x.sin().chunk(2)[-1] // 2).movedim(0, -1)
+
+    graph = compiled(f, dynamic=True)
+    for n in (3, 4, 7):
+        x = torch.randn(n, 4)
+        same(graph(x), f(x))
