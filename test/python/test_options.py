@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 
+from coil_harness import coil_ok, export
 from test_torch_compile import coil
 
 inductor_options, parse = coil.inductor_options, coil.options.parse
@@ -81,3 +82,20 @@ def test_a_mode_that_is_none_is_refused():
     for mode in ("fast", 3, ["default"]):
         with pytest.raises(coil.Error, match="unknown mode"):
             parse(mode=mode)
+
+
+@pytest.mark.parametrize(
+    ("setting", "stored"),
+    [("realize.reads=2", 2), ("realize.operations=2", 3), ("realize.bytes=100", 3), ("realize.bytes=1GiB", 1)],
+)
+def test_limits_of_realization_are_settings(setting, stored, tmp_path):
+    """Of a sum of four values, each of 64 bytes, its parts get memory of their own where a limit says so."""
+
+    class Sum(torch.nn.Module):
+        def forward(self, a, b, c, d):
+            return a + b + c + d
+
+    export(Sum(), tuple(torch.randn(16) for _ in range(4)), tmp_path / "m.pt2")
+    command = ["compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--log", "lower"]
+    loops = lambda *more: coil_ok(*command, *more).stderr.count(" = pointwise[")
+    assert loops() == 1 and loops("--set", setting) == stored
