@@ -79,8 +79,8 @@ def test_program(folder, name):
 
 
 def test_four_ranks(tmp_path):
-    exported(tmp_path, 4, "branches", "mixture", "sharded")
-    for name in ("branches", "mixture", "sharded"):
+    exported(tmp_path, 4, "branches", "mixture")
+    for name in ("branches", "mixture"):
         run(tmp_path, name, compiled(tmp_path, name, 4), 4)
 
 
@@ -96,11 +96,40 @@ def test_exchanges_start_together_and_beside_other_work(folder):
     assert "3 exchanges of several tensors" in report and "all_gather buf" in report and "group 0" in report
 
 
-@pytest.mark.parametrize("rank", range(RANKS))
-def test_ranks_that_start_other_ones_together(folder, rank):
+def test_ranks_that_start_other_ones_together(folder):
     """One of them was compiled without buckets: the exchanges go one after the other then."""
-    apart = lambda r: ("--set", "distribution.bucket_bytes=0" if r == rank else "distribution.bucket_bytes=1MiB")
+    apart = lambda rank: ("--set", f"distribution.bucket_bytes={rank}MiB")
     run(folder, "branches", compiled(folder, "branches", options=apart))
+
+
+def test_under_torchrun(folder, tmp_path):
+    """Programs one after the other, and again when all processes are started anew, at one store of the agent's."""
+    package, inputs = compiled(folder, "branches"), folder / "branches.{rank}.in.safetensors"
+    script = tmp_path / "twice.sh"
+    run = f"{coil_harness.COIL} run {package} --inputs {inputs} --outputs {tmp_path}/$TORCHELASTIC_RESTART_COUNT"
+    script.write_text(
+        f"""#!/bin/bash
+set -e
+{run}.1.{{rank}}
+[ $TORCHELASTIC_RESTART_COUNT = 1 ]
+{run}.2.{{rank}}
+"""
+    )
+    script.chmod(0o755)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts", "1"]
+    env = {k: v for k, v in coil_harness.ENVIRONMENT.items() if not k.startswith("COIL_GROUP")}
+    done = subprocess.run(
+        [*command, "--nproc-per-node", str(RANKS), "--no-python", script],
+        env=env | {"COIL_GROUP_TIMEOUT": "30"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    for rank in range(RANKS):
+        for which in ("0.1", "1.1", "1.2"):
+            got = load_file(tmp_path / f"{which}.{rank}")
+            assert not differences(got, load_file(folder / f"branches.{rank}.want.safetensors"))
 
 
 def test_receive_into_what_is_read_is_refused(tmp_path):

@@ -189,6 +189,7 @@ class StepsBuilder {
       const StepId step = order.add(u.reads, u.writes);
       out_.line_of.push_back(k);
       keep_order(step, line);
+      if (exchanges_ == Exchanges::Move) keep_shared_memory(step, line);
       failures_.add(step, may_fail(line) || (!places_.empty() && std::holds_alternative<Assert>(line)),
                     writes_to_caller);
       if (const auto* call = std::get_if<CallKernel>(&line)) add_in_place(step, *call);
@@ -245,6 +246,16 @@ class StepsBuilder {
     host_ = step;
   }
 
+  /// What lies in memory that ranks share does so at the same places on all of them: whatever each of them has beside
+  /// it, it comes and goes in the program's order.
+  void keep_shared_memory(StepId step, const Line& line) {
+    const Uses u = uses(line);
+    const auto is_shared = [&](BufferId b) { return p_.buffers[b].comm.has_value(); };
+    if (std::ranges::none_of(u.reads, is_shared) && std::ranges::none_of(u.writes, is_shared)) return;
+    if (shared_memory_) out_.program.steps[step].after.push_back(*shared_memory_);
+    shared_memory_ = step;
+  }
+
   void add_in_place(StepId step, const CallKernel& call) {
     for (auto [from, to] : call.in_place)
       if (p_.buffers[from].kind == BufferKind::Temporary && p_.buffers[to].kind == BufferKind::Temporary &&
@@ -259,7 +270,7 @@ class StepsBuilder {
   LineSteps out_;
   Borders borders_;
   FailureOrder failures_;
-  std::optional<StepId> fence_, host_, exchange_;
+  std::optional<StepId> fence_, host_, exchange_, shared_memory_;
   std::vector<StepId> since_fence_;
 };
 

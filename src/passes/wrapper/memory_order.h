@@ -13,7 +13,8 @@ struct LineSteps {
   std::vector<std::size_t> line_of;  ///< of each step
 };
 /// Whether nothing moves over exchanges with other processes and waits for them, or they move as well: exchanges among
-/// each other in the program's order, and waits behind all that began before them.
+/// each other in the program's order, as what touches memory that ranks share, and waits behind all that began before
+/// them.
 enum class Exchanges : std::uint8_t { Stay, Move };
 /// What keeps a line in its place to symbols that the run tells: they and assertions stay where they are to all others,
 /// or to what mentions the same symbols.

@@ -62,10 +62,9 @@ std::shared_ptr<Store> open_store(const World& world) {
     const auto port = integer(std::string_view(world.store).substr(colon + 1));
     const std::string host = world.store.substr(4, colon - 4);
     if (port && *port > 0 && *port <= kMaxPort)
-      return world.serves
-                 ? open_tcp_store(host, static_cast<int>(*port), world.rank == 0, world.timeout)
-                 : open_held_store(host, static_cast<int>(*port),
-                                   fmt::format("attempt {}/rank {}", world.attempt, world.rank), world.timeout);
+      return world.serves ? open_tcp_store(host, static_cast<int>(*port), world.rank == 0, world.timeout)
+                          : open_held_store(host, static_cast<int>(*port), "attempt " + world.attempt, world.rank,
+                                            world.timeout);
   }
   fail("a store is written tcp:HOST:PORT or file:FOLDER, not '{}'", world.store);
 }

@@ -16,9 +16,9 @@ std::shared_ptr<Store> open_file_store(const std::string& folder);
 std::shared_ptr<Store> open_tcp_store(const std::string& host, int port, bool serve, Milliseconds timeout);
 
 /// A client of a server that outlives the programs which meet there, as that of torchrun's agent does: what earlier
-/// ones left is not seen. `process` names this process among those of a run, alike in every run; all of them must have
-/// come here equally often before.
-std::shared_ptr<Store> open_held_store(const std::string& host, int port, const std::string& process,
+/// ones left is not seen. `run` names the processes that were started together, of which this is the one of a rank; all
+/// of them must have come here equally often before.
+std::shared_ptr<Store> open_held_store(const std::string& host, int port, const std::string& run, int rank,
                                        Milliseconds timeout);
 
 /// The same store, every key behind a prefix.

@@ -100,40 +100,53 @@ class Server {
   std::map<std::string, std::string> values_;
 };
 
+/// A request as one piece: torch's server, which torchrun holds, may take one that comes in three pieces or more for
+/// longer than what has come so far, and closes the connection then.
+class StoreMessage {
+ public:
+  explicit StoreMessage(Request request) { add(request); }
+  template <class T>
+  StoreMessage& add(T value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+    return *this;
+  }
+  StoreMessage& add_text(const std::string& text) {
+    add(std::uint64_t{text.size()});
+    bytes_ += text;
+    return *this;
+  }
+  void send(const Socket& to) const { to.send(bytes_.data(), bytes_.size()); }
+
+ private:
+  std::string bytes_;
+};
+
 class TcpStore final : public Store {
  public:
   TcpStore(const std::string& host, int port, Milliseconds timeout)
       : where_(fmt::format("{}:{}", host, port)), socket_(Socket::connect(host, port, timeout)) {
     constexpr Milliseconds kAnswer{10'000};
     socket_.set_timeout(std::max(timeout, kAnswer));
-    socket_.send(Request::Validate);
-    socket_.send(kMagic);
+    StoreMessage(Request::Validate).add(kMagic).send(socket_);
     constexpr std::uint32_t kNonce = 17;
-    socket_.send(Request::Ping);
-    socket_.send(kNonce);
+    StoreMessage(Request::Ping).add(kNonce).send(socket_);
     if (socket_.receive<std::uint32_t>() != kNonce) fail("at {} is no store", where_);
   }
 
   void set(const std::string& key, const std::string& value) override {
     const std::lock_guard lock(mutex_);
-    socket_.send(Request::Set);
-    socket_.send_text(kKeys + key);
-    socket_.send_text(value);
+    StoreMessage(Request::Set).add_text(kKeys + key).add_text(value).send(socket_);
   }
 
   std::int64_t add(const std::string& key, std::int64_t by) {
     const std::lock_guard lock(mutex_);
-    socket_.send(Request::Add);
-    socket_.send_text(kKeys + key);
-    socket_.send(by);
+    StoreMessage(Request::Add).add_text(kKeys + key).add(by).send(socket_);
     return socket_.receive<std::int64_t>();
   }
 
   bool has(const std::string& key) override {
     const std::lock_guard lock(mutex_);
-    socket_.send(Request::Check);
-    socket_.send(std::uint64_t{1});
-    socket_.send_text(kKeys + key);
+    StoreMessage(Request::Check).add(std::uint64_t{1}).add_text(kKeys + key).send(socket_);
     return socket_.receive<CheckAnswer>() == CheckAnswer::Ready;
   }
 
@@ -146,8 +159,7 @@ class TcpStore final : public Store {
       std::this_thread::sleep_for(pause);
     }
     const std::lock_guard lock(mutex_);
-    socket_.send(Request::Get);
-    socket_.send_text(kKeys + key);
+    StoreMessage(Request::Get).add_text(kKeys + key).send(socket_);
     return socket_.receive_text();
   }
 
@@ -175,11 +187,11 @@ std::shared_ptr<Store> open_tcp_store(const std::string& host, int port, bool se
   return std::make_shared<TcpStore>(host, port, timeout);
 }
 
-std::shared_ptr<Store> open_held_store(const std::string& host, int port, const std::string& process,
+std::shared_ptr<Store> open_held_store(const std::string& host, int port, const std::string& run, int rank,
                                        Milliseconds timeout) {
   auto store = std::make_shared<TcpStore>(host, port, timeout);
-  const std::int64_t number = store->add("coil/" + process, 1);
-  return with_prefix(std::move(store), fmt::format("coil/run {}/", number));
+  const std::int64_t program = store->add(fmt::format("coil/{}/rank {}", run, rank), 1);
+  return with_prefix(std::move(store), fmt::format("coil/{}/program {}/", run, program));
 }
 
 }  // namespace coil::runtime::groups
