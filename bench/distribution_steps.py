@@ -200,7 +200,7 @@ def fsdp_main(rank, ranks, device="cuda", sizes=None, batch=4, steps=50, seconds
 
         try:
             model = models.fully_sharded(backend, device, sizes, **policy)
-            # At ten times the rate such a network's losses part from the first steps on, by rounding alone.
+            # At ten times this rate no side's losses agreed with another's after fifty steps.
             found = models.losses(model, steps, batch, sizes["tokens"], sizes["words"], device, each, rate=1e-4)
             gap = 0.0 if want is None else (found - want).abs().max().item()
             want = found if want is None else want
