@@ -23,6 +23,7 @@ bool with_epilogues(const Target& target, const Settings& settings) {
 bool leaves_nothing(const Target& target, const Settings& settings) { return !leaves_to_library(target, settings); }
 
 constexpr GraphStep kGraph[] = {
+    {&passes::kFindDevices},
     {&passes::kCheckCalls},
     {&passes::kOutlineVmap},
     {&passes::kRemoveNoops},

@@ -239,9 +239,12 @@ struct GraphModule {
   std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;
   std::map<std::string, std::unique_ptr<GraphModule>> subgraphs;  ///< share `env`
 
-  /// Values lie on the device that is compiled for and on the CPU, as passes/graph/place_on_devices.h found; where not,
+  /// Values lie on the device that is compiled for and on the CPU, as the pass find-devices found; where not,
   /// all lie on the one.
   bool on_several_devices = false;
+  /// Tensors lie elsewhere than on the CPU, and what passes make for them has to lie there as well: in a program over
+  /// several devices, and in any that came from another device until it is placed as a whole.
+  bool makes_at_home = false;
 
   /// Whether an attribute has the value that is known now in every run.
   bool is_constant(const std::string& attribute) const;

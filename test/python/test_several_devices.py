@@ -95,6 +95,15 @@ class Branches(Program):
         return chosen[0].cpu() + chosen[1], found + 1, picked * 2, picked.cpu() - 1
 
 
+class Solves(Program):
+    """Operators that are made of others, which make tensors of their own, on each device."""
+
+    def forward(self, x, y):
+        far = torch.linalg.inv(x @ x.T + torch.eye(4, device=self.far))
+        near = torch.linalg.inv(y @ y.T + torch.eye(4))
+        return far.cpu() @ near, (torch.linalg.matrix_power(x @ x.T, 3) / 100).cpu(), torch.nn.functional.gelu(y).T
+
+
 def numbers(*sizes, seed=0):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
 
@@ -103,6 +112,7 @@ CASES = {
     "crossing": (Crossing, lambda n=4: (far(numbers(n, 6)), numbers(n, 6, seed=1), torch.tensor(0.25))),
     "indexes": (Indexes, lambda n=5: (far(numbers(7, 3)), torch.arange(n) * 3 % 7, numbers(7, 3, seed=1))),
     "writes": (Writes, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=1))),
+    "solves": (Solves, lambda: (far(numbers(4, 6)), numbers(4, 6, seed=1))),
     "branches": (Branches, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=2))),
 }
 
@@ -161,6 +171,25 @@ def test_all_on_one_device(tmp_path):
     assert not differences(results(package, before, tmp_path), want)
     package = compiled(tmp_path, "--device", "metal", "--set", "one_device=true")
     assert "others" not in plan_of(package) and "device_copy" not in json.dumps(plan_of(package))
+
+
+def test_what_lies_on_a_gpu_alone_stays_on_one_device(tmp_path):
+    """Whatever its operators are made of, and with a number that its author made on the CPU."""
+
+    class Alone(Program):
+        number = None
+
+        def forward(self, x):
+            y = torch.linalg.inv(x @ x.T + torch.eye(4, device=self.far))
+            if self.number:
+                y = y * torch.tensor(self.number)
+            return torch.nn.functional.huber_loss(y, y + 1), torch.triu(y).cumsum(0), y.std()
+
+    for number in (None, 2.0):
+        Alone.number = number
+        export_over(Alone(), (far(numbers(4, 6)),), tmp_path / "m.pt2")
+        plan = plan_of(compiled(tmp_path, "--device", "metal"))
+        assert "others" not in plan and "device_copy" not in json.dumps(plan)
 
 
 def test_copies_keep_layouts(tmp_path):

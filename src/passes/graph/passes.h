@@ -62,11 +62,14 @@ void fuse_linear(fx::GraphModule&);
 /// Layers of recurrent networks as scans over their steps: for devices whose libraries have no such layers.
 void loop_recurrences(fx::GraphModule&);
 
-/// Puts a program on the device that it is compiled for, `device` arguments included (not those that say `meta`). One
-/// whose tensors all lie on one device moves as a whole: an archive exported on the CPU compiles for another device,
-/// and the other way round. Of one that lies on the CPU and on another device, that other's part moves, and the CPU's
-/// stays (GraphModule::on_several_devices) unless all is to be on `one_device`, or `to` is the CPU. Throws Error where
-/// tensors lie on the CPU and on more than one other device.
-void place_on_devices(fx::GraphModule&, Device to, bool one_device = false);
+/// Says of a program, as it came, whether it lies on several devices (GraphModule::on_several_devices): tensors of its
+/// own lie on the CPU and on another device, `to` is not the CPU, and not all is to be on `one_device`. Throws Error
+/// where tensors lie on the CPU and on more than one other device.
+void find_devices(fx::GraphModule&, Device to, bool one_device = false);
+
+/// Puts a program on the device that it is compiled for, `device` arguments included (not those that say `meta`): all
+/// of it, so that an archive exported on the CPU compiles for another device, and the other way round; of one on
+/// several devices the part that does not lie on the CPU.
+void place_on_devices(fx::GraphModule&, Device to);
 
 }  // namespace coil::passes

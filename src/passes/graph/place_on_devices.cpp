@@ -20,12 +20,19 @@ void for_each_device(ops::Value& v, bool arguments, const F& f) {
 }
 
 /// Of all tensors, those that have no memory left out.
-void find_devices(fx::GraphModule& module, std::set<std::pair<std::uint8_t, int>>& kinds, std::vector<Device>& found) {
-  for (auto& [name, sub] : module.subgraphs) find_devices(*sub, kinds, found);
+void collect_devices(fx::GraphModule& module, std::set<std::pair<std::uint8_t, int>>& kinds,
+                     std::vector<Device>& found) {
+  for (auto& [name, sub] : module.subgraphs) collect_devices(*sub, kinds, found);
   for (fx::Node* n : module.graph.nodes())
     for_each_device(n->meta.value, false, [&](Device& d) {
       if (!d.is_meta() && kinds.emplace(d.type.number(), d.index).second) found.push_back(d);
     });
+}
+
+void tell(fx::GraphModule& module, bool several, bool elsewhere) {
+  module.on_several_devices = several;
+  module.makes_at_home = several || elsewhere;
+  for (auto& [name, sub] : module.subgraphs) tell(*sub, several, elsewhere);
 }
 
 void move(ops::Value& v, Device to, bool all) {
@@ -49,22 +56,27 @@ void move(fx::GraphModule& module, Device to, bool all) {
 
 }  // namespace
 
-void place_on_devices(fx::GraphModule& module, Device to, bool one_device) {
+void find_devices(fx::GraphModule& module, Device to, bool one_device) {
   std::set<std::pair<std::uint8_t, int>> kinds;
   std::vector<Device> found;
-  find_devices(module, kinds, found);
+  collect_devices(module, kinds, found);
   std::vector<std::string> accelerators;
   bool on_host = false;
   for (Device d : found) {
     on_host = on_host || d.is_host();
     if (!d.is_host()) accelerators.push_back(to_string(d));
   }
-  module.on_several_devices = !to.is_host() && !one_device && on_host && !accelerators.empty();
-  if (module.on_several_devices && accelerators.size() > 1)
+  const bool several = !to.is_host() && !one_device && on_host && !accelerators.empty();
+  if (several && accelerators.size() > 1)
     fail(
         "the program's tensors lie on cpu, {}; a program lies on the cpu and one other device: compile with --set "
         "one_device=true to have all of it on {}",
         fmt::join(accelerators, ", "), to_string(to));
+  tell(module, several, !accelerators.empty());
+}
+
+void place_on_devices(fx::GraphModule& module, Device to) {
+  tell(module, module.on_several_devices, false);
   move(module, to, !module.on_several_devices);
 }
 

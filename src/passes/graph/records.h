@@ -99,12 +99,16 @@ inline constexpr GraphPass kFoldConstants{
       compute_known_values(module, given.is_lowered, given.run);
     },
     folds_constants};
-inline constexpr GraphPass kPlaceOnDevices{"place-on-devices",
-                                           "A program on one device is moved to the one that is compiled for; of one "
-                                           "on the CPU and another, that other's part.",
-                                           [](fx::GraphModule& module, const GraphContext& given) {
-                                             place_on_devices(module, given.target.device, given.settings.one_device);
-                                           }};
+inline constexpr GraphPass kFindDevices{"find-devices",
+                                        "Whether the program lies on one device, or on the CPU and another.",
+                                        [](fx::GraphModule& module, const GraphContext& given) {
+                                          find_devices(module, given.target.device, given.settings.one_device);
+                                        }};
+inline constexpr GraphPass kPlaceOnDevices{
+    "place-on-devices",
+    "A program on one device is moved to the one that is compiled for; of one on the CPU and another, the other's "
+    "part.",
+    [](fx::GraphModule& module, const GraphContext& given) { place_on_devices(module, given.target.device); }};
 inline constexpr GraphPass kLoopRecurrences{
     "loop-recurrences", "Layers of recurrent networks become scans over their steps, where no library has them.",
     on_graph<loop_recurrences>, lacks<target::Feature::Recurrences>};

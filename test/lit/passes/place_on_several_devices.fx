@@ -1,7 +1,7 @@
 # Of a program on the CPU and on another device, that other's part moves. On the CPU, or where it is asked for, all does.
-# RUN: coil opt --device cuda --set cuda.arch=sm_90 --pass place-on-devices %s | FileCheck %s
-# RUN: coil opt --pass place-on-devices %s | FileCheck %s --check-prefix=CPU
-# RUN: coil opt --device cuda --set one_device=true --set cuda.arch=sm_90 --pass place-on-devices %s | FileCheck %s --check-prefix=ONE
+# RUN: coil opt --device cuda --set cuda.arch=sm_90 --pass find-devices --pass place-on-devices %s | FileCheck %s
+# RUN: coil opt --pass find-devices --pass place-on-devices %s | FileCheck %s --check-prefix=CPU
+# RUN: coil opt --device cuda --set one_device=true --set cuda.arch=sm_90 --pass find-devices --pass place-on-devices %s | FileCheck %s --check-prefix=ONE
 graph():
     %x : f32[4]@cuda:1 = placeholder[target=x]
     %y : f32[4] = placeholder[target=y]

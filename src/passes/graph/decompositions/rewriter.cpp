@@ -84,8 +84,9 @@ Value Rewriter::contiguous(const Value& tensor) {
   return call("aten.clone.default", {tensor}, {{"memory_format", ops::MemoryFormat::Contiguous}});
 }
 
-Value Rewriter::full(const Exprs& sizes, const Value& number, DType dtype, Device device) {
-  return call("aten.full.default", {sizes, number}, {{"dtype", dtype}, {"device", device}});
+Value Rewriter::full(const Exprs& sizes, const Value& number, DType dtype, std::optional<Device> device) {
+  const Device home = module.makes_at_home ? home_of(*node) : Device{};
+  return call("aten.full.default", {sizes, number}, {{"dtype", dtype}, {"device", device.value_or(home)}});
 }
 
 Value Rewriter::iota(Expr n, DType dtype) {

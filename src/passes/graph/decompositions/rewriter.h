@@ -71,7 +71,7 @@ class Rewriter {
   Value slice(const Value& tensor, std::int64_t dim, Expr start, Expr end);
   Value contiguous(const Value& tensor);
   /// A zero-dimensional or larger tensor filled with a number.
-  Value full(const Exprs& sizes, const Value& number, DType, Device = {});
+  Value full(const Exprs& sizes, const Value& number, DType, std::optional<Device> = std::nullopt);
   /// 0, 1, …, n-1.
   Value iota(Expr n, DType = DType::I64);
   Value add(const Value& a, const Value& b) { return call("aten.add.Tensor", {a, b}); }
