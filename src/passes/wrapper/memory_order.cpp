@@ -184,12 +184,13 @@ class StepsBuilder {
       if (plans_memory(line) || std::holds_alternative<DefineKernel>(line)) continue;
       Uses u = uses(line);
       const bool writes_to_caller = std::ranges::any_of(u.writes, [&](BufferId b) { return of_caller(b); });
-      add_symbols(line, u);
+      const std::vector<StorageId> mentioned = add_symbols(line, u);
       u.reads.insert(u.reads.end(), borders_.at(k).begin(), borders_.at(k).end());
       const StepId step = order.add(u.reads, u.writes);
       out_.line_of.push_back(k);
       keep_order(step, line);
       if (exchanges_ == Exchanges::Move) keep_shared_memory(step, line);
+      follow_assertions(step, line, mentioned);
       failures_.add(step, may_fail(line) || (!places_.empty() && std::holds_alternative<Assert>(line)),
                     writes_to_caller);
       if (const auto* call = std::get_if<CallKernel>(&line)) add_in_place(step, *call);
@@ -204,17 +205,14 @@ class StepsBuilder {
  private:
   bool of_caller(BufferId b) const { return out_.program.storages[b].of == StorageClass::Caller; }
 
-  /// Symbols as values: what tells one writes it, what mentions it reads it. An assertion does both, so that what
-  /// relies on it stays behind.
-  void add_symbols(const Line& line, Uses& u) const {
-    if (places_.empty()) return;
+  /// Symbols as values: what tells one writes it, what mentions it reads it. Gives those that the line mentions.
+  std::vector<StorageId> add_symbols(const Line& line, Uses& u) const {
+    std::vector<StorageId> mentioned;
+    if (places_.empty()) return mentioned;
     const Uses touched = u;
     const auto mention = [&](Expr e) {
       for (Expr s : sym::free_symbols(e))
-        if (const auto place = places_.find(s); place != places_.end()) {
-          u.reads.push_back(place->second);
-          if (std::holds_alternative<Assert>(line)) u.writes.push_back(place->second);
-        }
+        if (const auto place = places_.find(s); place != places_.end()) mentioned.push_back(place->second);
     };
     for_each_expr(p_, line, mention);
     for (const auto* side : {&touched.reads, &touched.writes})
@@ -222,6 +220,18 @@ class StepsBuilder {
     const auto* read = std::get_if<ReadSymbol>(&line);
     const auto* set = std::get_if<SetSymbol>(&line);
     if (read || set) u.writes.push_back(places_.at(read ? read->symbol : set->symbol));
+    u.reads.insert(u.reads.end(), mentioned.begin(), mentioned.end());
+    return mentioned;
+  }
+
+  /// What comes behind an assertion about a symbol that it mentions may rely on it, and stays behind.
+  void follow_assertions(StepId step, const Line& line, const std::vector<StorageId>& mentioned) {
+    std::vector<StepId>& after = out_.program.steps[step].after;
+    for (StorageId s : mentioned)
+      if (std::holds_alternative<Assert>(line))
+        asserted_[s].push_back(step);
+      else if (const auto found = asserted_.find(s); found != asserted_.end())
+        after.insert(after.end(), found->second.begin(), found->second.end());
   }
 
   void keep_order(StepId step, const Line& line) {
@@ -266,7 +276,8 @@ class StepsBuilder {
   const Program& p_;
   const Exchanges exchanges_;
   const SymbolOrder symbols_;
-  std::unordered_map<Expr, StorageId> places_;  ///< what stands for each symbol that the run tells
+  std::unordered_map<Expr, StorageId> places_;         ///< what stands for each symbol that the run tells
+  std::map<StorageId, std::vector<StepId>> asserted_;  ///< assertions about each so far
   LineSteps out_;
   Borders borders_;
   FailureOrder failures_;

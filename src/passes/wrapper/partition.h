@@ -26,8 +26,8 @@ inline constexpr std::size_t kFewestCalls = 2;  // a graph of one costs more tha
 
 /// Moves calls where that lets fewer runs of recordable calls be left between cuts, and the arena's peak, estimated
 /// and packed, does not grow. Kept is what order_for_memory keeps, but for symbols and assertions: what mentions a
-/// symbol comes behind its definition, and keeps its order with assertions about it. Notes the number of runs before
-/// and after in the program. Lines about memory go.
+/// symbol comes behind its definition, and behind the assertions about it that it was behind. Notes the number of runs
+/// before and after in the program. Lines about memory go.
 void order_for_parts(Program&, const target::Target&);
 
 /// The parts of a program and what lies between them, with the reasons, for people; empty for a program without cuts
