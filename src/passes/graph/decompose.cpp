@@ -131,28 +131,6 @@ Value made_by(const Decomposition& rule, Rewriter& r) {
   }
 }
 
-bool is_of_record(const Rewriter& r, const Value& made, const Node* recorded) {
-  if (!made.is<Node*>() || !made.as_node()->is_tensor() || !recorded->is_tensor()) return true;
-  const TensorMeta &have = r.meta(made), &wanted = recorded->tensor();
-  if (have.dtype != wanted.dtype || have.rank() != wanted.rank()) return false;
-  for (std::size_t d = 0; d < have.rank(); ++d)
-    if (r.module.env->statically_known_true(sym::ne(have.sizes[d], wanted.sizes[d]))) return false;
-  return true;
-}
-
-/// Whether what a call decomposes to has the recorded types and sizes, as far as anybody looks at it. Results that are
-/// for another operator's eyes (the bags of embedding_bag, for its gradient) can be of a form that only the operator
-/// itself knows: then the call stays what it is.
-bool is_of_record(const Rewriter& r, const Value& made) {
-  const auto* list = made.get_if<Values>();
-  if (!list) return is_of_record(r, made, r.node);
-  return std::ranges::all_of(r.node->users(), [&](const Node* user) {
-    if (!user->is_call("_operator.getitem")) return true;
-    const auto index = user->args[1].as_int().constant();
-    return !index || is_of_record(r, list->at(static_cast<std::size_t>(*index)), user);
-  });
-}
-
 void decompose(fx::GraphModule& module, const target::Target& target, bool device_is_known) {
   fx::Graph& graph = module.graph;
   Renaming renaming;
@@ -167,7 +145,7 @@ void decompose(fx::GraphModule& module, const target::Target& target, bool devic
     fx::InsertBefore here(node);
     Rewriter r(module, node, target);
     Value made = made_by(*rule, r);
-    if (made.is_none() || !is_of_record(r, made)) {
+    if (made.is_none()) {
       node = next;
       continue;
     }
