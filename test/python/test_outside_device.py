@@ -373,7 +373,9 @@ def test_a_copy_between_devices_that_fails_midway(extension, tmp_path):
     several.export_over(Brings(), args, tmp_path / "m.pt2")
     made = several.compiled(tmp_path, "--load", library, "--device", "flaky")
     results = tmp_path / "out.safetensors"
-    told = refusal("run", made, "--load", library, "--seed", "0", "--outputs", results)
+    several.save_file({"a": torch.eye(3), "b": torch.eye(3)}, tmp_path / "in.safetensors")
+    given = ("--inputs", tmp_path / "in.safetensors", "--outputs", results)
+    told = refusal("run", made, "--load", library, *given)
     assert "a copy of 36 bytes from flaky:0 to cpu failed: flaky:0 lost the bus" in told and not results.exists()
 
 

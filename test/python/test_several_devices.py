@@ -95,6 +95,16 @@ class Branches(Program):
         return chosen[0].cpu() + chosen[1], found + 1, picked * 2, picked.cpu() - 1
 
 
+class Large(Program):
+    """Copies to the device that nobody keeps a second copy of on the CPU, whose memory is soon another value's."""
+
+    def forward(self, x, y):
+        a = (y * 2).to(self.far)
+        b = (x + a).cpu()
+        c = (y.cumsum(0) + b).to(self.far, non_blocking=True)
+        return b.sum(0), (c * x).sum(0).cpu(), (y.cumsum(1) * 3).to(self.far) - a
+
+
 class Solves(Program):
     """Operators that are made of others, which make tensors of their own, on each device."""
 
@@ -112,6 +122,7 @@ CASES = {
     "crossing": (Crossing, lambda n=4: (far(numbers(n, 6)), numbers(n, 6, seed=1), torch.tensor(0.25))),
     "indexes": (Indexes, lambda n=5: (far(numbers(7, 3)), torch.arange(n) * 3 % 7, numbers(7, 3, seed=1))),
     "writes": (Writes, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=1))),
+    "large": (Large, lambda: (far(numbers(200, 300)), numbers(200, 300, seed=1))),
     "solves": (Solves, lambda: (far(numbers(4, 6)), numbers(4, 6, seed=1))),
     "branches": (Branches, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=2))),
 }
