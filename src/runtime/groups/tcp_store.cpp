@@ -100,8 +100,8 @@ class Server {
   std::map<std::string, std::string> values_;
 };
 
-/// A request as one piece: torch's server, which torchrun holds, may take one that comes in three pieces or more for
-/// longer than what has come so far, and closes the connection then.
+/// A request, sent as one piece: torch's server, which torchrun holds, now and then closed connections on which
+/// requests came piece by piece.
 class StoreMessage {
  public:
   explicit StoreMessage(Request request) { add(request); }
