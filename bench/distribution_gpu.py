@@ -438,7 +438,7 @@ STEPS = {
 SMALL = {
     "decoder": {"sizes": {"width": 64, "head": 8, "heads": 8, "kv_heads": 4, "hidden": 96, "layers": 2}},
     "fsdp": {"sizes": {"words": 64, "tokens": 16, "width": 32, "heads": 4, "layers": 2}, "steps": 10},
-    "overlap": {"exchanged": 8 << 20, "width": 512, "products": 16, "count": 16},
+    "overlap": {"exchanged": 16 << 20, "width": 512, "products": 16, "count": 16},
 }
 
 
