@@ -127,11 +127,13 @@ Value native_batch_norm(Rewriter& r) {
                     r.to(inverse_deviation(r, s.spread, r.real("eps")), r.result(2).dtype)};
   if (!functional) return results;
   double momentum = r.real("momentum");
-  auto updated = [&](const Value& running, const Value& now) {
-    return r.to(r.add(r.mul(now, momentum), r.mul(r.widened(running), 1 - momentum)), r.dtype(running));
+  // Of narrow ones torch's trace has wide results, which are narrowed where they are written.
+  const auto add_updated = [&](const Value& running, const Value& now) {
+    const Value made = r.add(r.mul(now, momentum), r.mul(r.widened(running), 1 - momentum));
+    results.push_back(r.to(made, r.result(results.size()).dtype));
   };
-  results.push_back(updated(r["running_mean"], s.mean));
-  results.push_back(updated(r["running_var"], s.unbiased));
+  add_updated(r["running_mean"], s.mean);
+  add_updated(r["running_var"], s.unbiased);
   return results;
 }
 
