@@ -3,16 +3,21 @@ gathered and numbered over the whole program, in every form in which it leaves t
 """
 
 import json
+import pathlib
+import sys
 import zipfile
 
 import pytest
 import torch
 from torch._higher_order_ops import while_loop
 
-import coil
 from coil_harness import differences, named_outputs
 from emitted import call_flat
 from test_emitters import check_all
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+coil = pytest.importorskip("coil", reason="the Python extension is not built")
 
 
 @torch.library.custom_op("gathered_test::moved", mutates_args=())

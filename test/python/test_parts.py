@@ -4,6 +4,8 @@ as a run records them. test/lit/wrapper/partition*.wrap has where programs are c
 
 import copy
 import json
+import pathlib
+import sys
 import zipfile
 
 import pytest
@@ -11,6 +13,10 @@ import torch
 
 from coil_harness import coil_ok, differences, export, named_inputs, named_outputs, run
 from emitted import build_program, call_flat, call_program, load_module
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+pytest.importorskip("coil", reason="the Python extension is not built")
 
 EMULATED = ["--set", "cuda.emulate=true"]
 

@@ -3,11 +3,18 @@ backward graph the line of the forward one.
 """
 
 import inspect
+import pathlib
 import re
+import sys
 
+import pytest
 import torch
 
 from coil_harness import coil_ok, export
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+pytest.importorskip("coil", reason="the Python extension is not built")
 
 
 class Attends(torch.nn.Module):

@@ -28,12 +28,15 @@ std::string host_part(const Program& p, const CallExtern& call) {
   return "";
 }
 
+bool is_recordable(const Line& l) {
+  return std::holds_alternative<CallKernel>(l) || std::holds_alternative<CallExtern>(l) ||
+         std::holds_alternative<CallUserKernel>(l);
+}
+
 class Classifier {
  public:
   Classifier(const Program& p, const target::Target& target)
-      : p_(p),
-        records_(target.has(target::Feature::RecordedGraphs) && p.others.empty()),
-        guarded_(failure_sites(p).guarded) {
+      : p_(p), records_(target.has(target::Feature::RecordedGraphs)), guarded_(failure_sites(p).guarded) {
     for (const Line& l : p.lines) {
       if (const auto* r = std::get_if<ReadSymbol>(&l)) told_.insert(r->symbol);
       if (const auto* s = std::get_if<SetSymbol>(&l)) told_.insert(s->symbol);
@@ -41,8 +44,14 @@ class Classifier {
   }
 
   std::vector<Recorded> run() {
-    for (std::size_t k = 0; k < p_.lines.size(); ++k)
-      out_.push_back(std::visit([&](const auto& line) { return of(line, k); }, p_.lines[k]));
+    for (std::size_t k = 0; k < p_.lines.size(); ++k) {
+      const Line& line = p_.lines[k];
+      if (is_elsewhere(line))
+        out_.push_back(
+            apart(is_recordable(line) ? fmt::format("work that is not only {}'s", to_string(p_.device)) : ""));
+      else
+        out_.push_back(std::visit([&](const auto& l) { return of(l, k); }, line));
+    }
     leave_blocks();
     while (leave_collectives()) leave_blocks();
     return std::move(out_);
@@ -50,9 +59,16 @@ class Classifier {
 
  private:
   static Recorded apart(std::string why) { return {As::Apart, std::move(why)}; }
-  Recorded work() const {
-    if (!p_.others.empty()) return apart("the program lies on several devices");
-    return records_ ? Recorded{As::Work} : apart("the device records no graphs");
+  Recorded work() const { return records_ ? Recorded{As::Work} : apart("the device records no graphs"); }
+
+  /// Whether the line touches memory of another device than the program's own.
+  bool is_elsewhere(const Line& line) const {
+    if (p_.others.empty()) return false;
+    Uses u = uses(line);
+    u.reads.insert(u.reads.end(), u.writes.begin(), u.writes.end());
+    if (const auto* a = std::get_if<Allocate>(&line)) u.reads.push_back(a->buffer);
+    if (const auto* f = std::get_if<Free>(&line)) u.reads.push_back(f->buffer);
+    return std::ranges::any_of(u.reads, [&](BufferId b) { return p_.place_of(b) != 0; });
   }
 
   Recorded of(const DefineSymbol&, std::size_t) const { return apart(""); }
@@ -159,11 +175,6 @@ class Classifier {
   std::unordered_set<Expr> told_;  ///< symbols that a run tells, but for the counters of loops
   std::vector<Recorded> out_;
 };
-
-bool is_recordable(const Line& l) {
-  return std::holds_alternative<CallKernel>(l) || std::holds_alternative<CallExtern>(l) ||
-         std::holds_alternative<CallUserKernel>(l);
-}
 
 struct Run {
   std::size_t first, end;

@@ -52,7 +52,7 @@ class Finder {
   /// The step behind the one, or the block, that begins here and can be recorded; this one where it cannot.
   std::uint32_t unit(std::uint32_t k) const {
     const auto* c = std::get_if<Control>(&plan_.steps[k]);
-    if (!c) return can_be_in_part(plan_.steps[k]) ? k + 1 : k;
+    if (!c) return can_be_in_part(plan_, plan_.steps[k]) ? k + 1 : k;
     if (!opens(*c)) return k;
     std::vector<Slot> counters;
     for (std::uint32_t i = k; i <= end_of_[k]; ++i)
@@ -67,7 +67,7 @@ class Finder {
   bool goes_the_same_way(const Step& step, const std::vector<Slot>& counters) const {
     const auto* c = std::get_if<Control>(&step);
     const bool decides = c && (opens(*c) || c->kind == Kind::BreakUnless);
-    if (!can_be_in_part(step) || (decides && stages_.of[c->value] != 0)) return false;
+    if (!can_be_in_part(plan_, step) || (decides && stages_.of[c->value] != 0)) return false;
     const auto* a = std::get_if<AllocateBuffer>(&step);
     return !a || !depends(plan_.buffers[a->buffer].bytes, counters);
   }
@@ -105,8 +105,16 @@ void for_each_buffer(const Step& step, const std::function<void(BufferId)>& f) {
       for (const View& v : *views) f(v.buffer);
 }
 
+bool can_be_in_part(const Plan& plan, const Step& step) {
+  bool here = can_be_in_part(step);
+  const auto look = [&](BufferId b) { here = here && plan.buffers[b].place == 0; };
+  for_each_buffer(step, look);
+  if (const auto* a = std::get_if<AllocateBuffer>(&step)) look(a->buffer);
+  if (const auto* f = std::get_if<FreeBuffer>(&step)) look(f->buffer);
+  return here;
+}
+
 std::vector<Part> parts_of(const Plan& plan, const ShapeStages& stages) {
-  if (!plan.others.empty()) return {};  // what happens between devices is not recorded
   return plan.parts.empty() ? Finder(plan, stages).run() : plan.parts;
 }
 

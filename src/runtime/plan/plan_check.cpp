@@ -2,6 +2,7 @@
 
 #include "library_ops/check.h"
 #include "library_ops/table.h"
+#include "runtime/plan/parts.h"
 #include "runtime/plan/shape_program.h"
 #include "support/error.h"
 #include "support/float_functions.h"
@@ -254,7 +255,7 @@ class PlanChecker {
       int depth = 0;
       for (std::uint32_t k = part.first; k < part.end; ++k) {
         const Step& step = plan_.steps[k];
-        require(can_be_in_part(step), "a part");
+        require(can_be_in_part(plan_, step), "a part");
         const auto* c = std::get_if<Control>(&step);
         if (!c) continue;
         depth += c->kind == Control::Kind::If || c->kind == Control::Kind::Loop;
