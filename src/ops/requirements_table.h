@@ -51,6 +51,7 @@ gelu gelu_backward: approximate one none tanh
 celu: alpha not 0
 rrelu_with_noise_backward: operands is floating
 rrelu rrelu_with_noise rrelu_with_noise_functional: self is floating; lower upto upper
+rrelu_with_noise rrelu_with_noise_functional: noise sizes self
 glu_backward: grad_output like glu.default
 dropout feature_dropout alpha_dropout feature_alpha_dropout native_dropout: p >= 0; p <= 1
 native_dropout feature_dropout alpha_dropout feature_alpha_dropout: input is fractional

@@ -211,7 +211,7 @@ def test_the_queue_is_of_the_device_that_was_named(tmp_path):
         "--set",
         "cuda.dependent_launch=true",
     ).read_text()
-    assert '  Queue queue{"cuda:3", "sm_90", binaries(), true};' in text
+    assert '  Queue queue{"cuda:3", "sm_90", binaries(), true, false};' in text
 
 
 def test_without_its_kernels(tmp_path):

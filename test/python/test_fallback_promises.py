@@ -74,7 +74,9 @@ def test_results_that_share_memory(make):
     assert torch.equal(b, want * 2) and torch.equal(x, numbers())
 
 
-def test_result_that_is_its_argument_in_gradients():
+def test_result_that_is_its_argument_in_gradients(monkeypatch):
+    # Torch warns of such an operator, and takes it for an error where a variable of the environment says CI.
+    monkeypatch.setattr(torch._functorch.config, "error_on_custom_op_aliasing", False)
     same = operator(lambda x: x)
     torch.library.register_autograd(same.default._schema.name, lambda ctx, grad: same(grad), lib=LIBRARY)
     x = numbers().requires_grad_()

@@ -49,7 +49,7 @@ def calls(archive, *settings, device=CUDA):
     coil_ok(
         "compile", archive, "-o", path, "--emit", "wrapper", *device, *[word for s in settings for word in ("--set", s)]
     )
-    lines = [line for line in path.read_text().splitlines() if line.startswith("extern ")]
+    lines = [line for line in path.read_text().splitlines() if line.strip().startswith("extern ")]
     told, others = (
         [line.split(" = ")[1].split("(")[0] for line in lines if (" tf32=1" in line) == has] for has in (True, False)
     )

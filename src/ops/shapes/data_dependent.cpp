@@ -22,8 +22,12 @@ Value nonzero_static(const Call& call) {
   return positions(call, {call["size"].as_int(), static_cast<std::int64_t>(call.tensor(0).rank())});
 }
 
-Value argwhere(const Call& call) {
-  return positions(call, {call.env.fresh_unbacked(), static_cast<std::int64_t>(call.tensor(0).rank())});
+/// Coordinates lie one dimension after the other.
+Value nonzero(const Call& call) {
+  const Expr count = call.env.fresh_unbacked();
+  TensorMeta meta = positions(call, {count, static_cast<std::int64_t>(call.tensor(0).rank())});
+  meta.strides = {1, sym::max(count, 1)};
+  return meta;
 }
 
 Value bincount(const Call& call) {
@@ -86,7 +90,8 @@ void register_data_dependent() {
   define("aten::nonzero_numpy(Tensor self) -> Tensor[]", nonzero_numpy);
   define("aten::where(Tensor condition) -> Tensor[]", nonzero_numpy);
   define("aten::nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor", nonzero_static);
-  define("aten::argwhere(Tensor self) -> Tensor", argwhere);
+  define("aten::argwhere(Tensor self) -> Tensor", nonzero);
+  define("aten::nonzero(Tensor self) -> Tensor", nonzero);
   define("aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", bincount);
   define("aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", repeat_positions);
   define(

@@ -254,11 +254,6 @@ Value one_hot(const Call& call) {
   return dense(call.env, DType::I64, call.tensor(0).device, std::move(sizes));
 }
 
-Value nonzero(const Call& call) {
-  const TensorMeta& self = call.tensor(0);
-  return dense(call.env, DType::I64, self.device, {call.env.fresh_unbacked(), static_cast<std::int64_t>(self.rank())});
-}
-
 Value masked_select(const Call& call) { return dense(call.env, call.tensor(0), {call.env.fresh_unbacked()}); }
 
 Value search(const Call& call) {
@@ -295,7 +290,6 @@ aten::embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale
   define("aten::take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", take_along_dim);
   define("aten::take(Tensor self, Tensor index) -> Tensor", take);
   define("aten::one_hot(Tensor self, int num_classes=-1) -> Tensor", one_hot);
-  define("aten::nonzero(Tensor self) -> Tensor", nonzero);
   define("aten::masked_select(Tensor self, Tensor mask) -> Tensor", masked_select);
   define_each(R"(
 aten::isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False)
