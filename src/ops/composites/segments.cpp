@@ -33,6 +33,15 @@ std::int64_t padding_of(const Steps& s) {
   return s.takes("padding_idx") && s.has("padding_idx") ? s.number("padding_idx") : -1;
 }
 
+/// One value, or a row, for each index: `number` where the index is the padding.
+Value without_padding(Steps& s, const Value& values, double number) {
+  const std::int64_t padding = padding_of(s);
+  if (padding < 0) return values;
+  Value kept = s.call("aten.ne.Scalar", {s["indices"], padding});
+  if (s.rank(values) == 2) kept = s.unsqueeze(kept, 1);
+  return s.where(kept, values, s.full({}, number, s.dtype(values)));
+}
+
 /// Bags of rows of a table, and what their gradient is made of.
 struct Bags {
   Value of_row, counts, places;
@@ -85,16 +94,13 @@ Value embedding_bag(Steps& s) {
   Value offsets = s["offsets"];
   if (s.flag("include_last_offset")) offsets = s.slice(offsets, 0, 0, s.env.simplify(s.size(offsets, 0) - 1));
   const Expr bags = s.size(offsets, 0), n = s.size(indices, 0);
-  const std::int64_t mode = s.number("mode"), padding = padding_of(s);
+  const std::int64_t mode = s.number("mode");
   const DType type = compute_dtype(s.dtype(weight));
   const Value bag = segment_of_rows(s, offsets, n);
   Value rows = s.to(s.call("aten.index_select.default", {weight, 0, indices}), type), ones = s.full({n}, 1, type);
   if (s.has("per_sample_weights")) rows = s.mul(rows, s.unsqueeze(s.to(s["per_sample_weights"], type), 1));
-  if (padding >= 0) {
-    const Value kept = s.call("aten.ne.Scalar", {indices, padding});
-    rows = s.where(s.unsqueeze(kept, 1), rows, s.full({}, mode == Max ? -kInfinity : 0, type));
-    ones = s.to(kept, type);
-  }
+  rows = without_padding(s, rows, mode == Max ? -kInfinity : 0);
+  ones = without_padding(s, ones, 0);
   const Value counts = sums(s, ones, bag, bags);
   Value made, places;
   if (mode == Max) {
@@ -141,7 +147,7 @@ Value embedding_bag_backward(Steps& s) {
   const Value &indices = s["indices"], &gradient = s["grad"];
   const DType type = compute_dtype(s.dtype(gradient));
   const Value grad = s.to(gradient, type), zeros = s.full({s.integer(s["num_weights"]), s.size(grad, 1)}, 0, type);
-  const std::int64_t mode = s.number("mode"), padding = padding_of(s);
+  const std::int64_t mode = s.number("mode");
   if (mode == Max) return s.to(bag_gradient_of_maxima(s, grad, zeros), s.dtype(gradient));
   const Value bag = bag_of_rows(s);
   Value rows = s.call("aten.index_select.default", {grad, 0, bag});
@@ -156,10 +162,7 @@ Value embedding_bag_backward(Steps& s) {
     divide(s.call("aten.index_select.default", {uses, 0, of}));
   }
   if (s.has("per_sample_weights")) rows = s.mul(rows, s.unsqueeze(s.to(s["per_sample_weights"], type), 1));
-  if (padding >= 0) {
-    const Value kept = s.call("aten.ne.Scalar", {indices, padding});
-    rows = s.where(s.unsqueeze(kept, 1), rows, s.full({}, 0, type));
-  }
+  rows = without_padding(s, rows, 0);
   return s.to(s.call("aten.index_add.default", {zeros, 0, indices, rows}), s.dtype(gradient));
 }
 
@@ -170,8 +173,7 @@ Value bag_weights_backward(Steps& s) {
   const Value of_bag = s.call("aten.index_select.default", {s.to(gradient, type), 0, bag_of_rows(s)});
   const Value rows = s.to(s.call("aten.index_select.default", {s["weight"], 0, indices}), type);
   Value made = s.sum(s.mul(of_bag, rows), {1});
-  if (const std::int64_t padding = padding_of(s); padding >= 0)
-    made = s.where(s.call("aten.ne.Scalar", {indices, padding}), made, s.full({}, 0, type));
+  made = without_padding(s, made, 0);
   return s.to(made, s.dtype(gradient));
 }
 

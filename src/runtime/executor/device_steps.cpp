@@ -15,17 +15,6 @@ namespace {
 
 bool is_copy(const ExternCall& call) { return library_ops::has(call.op, library_ops::Trait::DeviceCopy); }
 
-template <class F>
-bool any_buffer(const Step& step, const F& f) {
-  const auto of_view = [&](const View& v) { return f(v.buffer); };
-  if (const auto* k = std::get_if<KernelCall>(&step)) return std::ranges::any_of(k->buffers, f);
-  if (const auto* e = std::get_if<ExternCall>(&step))
-    return std::ranges::any_of(e->inputs, of_view) || std::ranges::any_of(e->outputs, of_view);
-  if (const auto* r = std::get_if<ReadSymbol>(&step)) return f(r->source);
-  if (const auto* free = std::get_if<FreeBuffer>(&step)) return f(free->buffer);
-  return false;
-}
-
 }  // namespace
 
 std::unique_ptr<LibraryOp> Binding::make_op(const ExternCall& call) const {
@@ -84,8 +73,14 @@ void Binding::take_other_memory() {
 
 void Binding::await_copies_of(const Step& step) {
   if (landing_.empty()) return;
-  if (any_buffer(step, [&](BufferId b) { return std::ranges::find(landing_, memory_of_[b]) != landing_.end(); }))
-    await_copies();
+  bool touches = false;
+  const auto look = [&](BufferId b) {
+    touches = touches || std::ranges::find(landing_, memory_of_[b]) != landing_.end();
+  };
+  for_each_buffer(step, look);
+  if (const auto* r = std::get_if<ReadSymbol>(&step)) look(r->source);
+  if (const auto* f = std::get_if<FreeBuffer>(&step)) look(f->buffer);
+  if (touches) await_copies();
 }
 
 void Binding::await_copies() {

@@ -40,8 +40,8 @@ void Binding::run_bound(const BoundStep& step) {
 }
 
 void Binding::run_bound(const KernelStep& k, void* const* words) {
-  if (k.settles) settle(static_cast<std::size_t>(step_now_));
   if (k.place != 0) return run_elsewhere(k, words);
+  if (k.settles) settle(static_cast<std::size_t>(step_now_));
   queue_.launch(k.launch, words);
   if (k.failure && !queue_.runs_ahead() && !in_part_) failures_.check(k.failure);
 }

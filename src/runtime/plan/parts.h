@@ -16,7 +16,8 @@ inline constexpr std::size_t kFewestRecorded = 2, kMostRecorded = 1 << 13;
 /// The buffers that a kernel or library call of the plan is given; none for other steps.
 void for_each_buffer(const Step&, const std::function<void(BufferId)>&);
 
-/// Whether it can be in a part and touches memory of the plan's first device alone.
+/// Whether a step asks nothing of the host and touches memory of the plan's first device alone; that a library carries
+/// it out there is for others to say.
 bool can_be_in_part(const Plan&, const Step&);
 
 /// The plan's own parts; of a plan without (of versions before 12), runs of kernels and library calls in one block,

@@ -296,12 +296,6 @@ struct Part {
   std::vector<Slot> sizes;                ///< numbers that its steps depend on
 };
 
-/// Whether a step asks nothing of the host; that a library carries it out on the device is for others to say.
-inline bool can_be_in_part(const Step& step) {
-  return !std::holds_alternative<AssertCall>(step) && !std::holds_alternative<HostCall>(step) &&
-         !std::holds_alternative<ReadSymbol>(step) && !std::holds_alternative<SetNumber>(step);
-}
-
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
   static constexpr int kVersion = 12;
