@@ -1,6 +1,7 @@
 // Gradients of pooling, padding and interpolation. Pooling gathers: each place of the input sums over the windows that
-// cover it, so that threads share the work and results do not depend on them. Padding and interpolation scatter from
-// each place of the result to the places it came from.
+// cover it, so that threads share the work and results do not depend on them. Interpolation gathers too, one dimension
+// after the other, where its steps are the quotient of two sizes. Padding, and interpolation by other factors and by
+// cubic weights, scatter from each place of the result to the places it came from.
 #include "lowering/common.h"
 #include "lowering/interpolation.h"
 #include "support/error.h"
@@ -201,39 +202,124 @@ LoweringFunction edge_pad_backward(bool reflect) {
   };
 }
 
-/// upsample_*_backward(grad, output_size, input_size, [align_corners,] scales…): each place of the gradient goes to its
-/// taps.
-LoweringFunction interpolation_backward(std::size_t n, Interpolation kind) {
-  return [=](Context& ctx, const Values& args) -> Lowered {
-    const TensorBox grad = ctx.tensor(args[0]), sum = zeros(ctx);
-    ir::realize_by_policy(grad, 2, ctx.options.realize);
-    const bool nearest = kind == Interpolation::Nearest || kind == Interpolation::NearestExact;
-    const bool align_corners = !nearest && args[3].as_bool();
-    const std::size_t lead = grad.rank() - n, first = nearest ? 3 : 4;
-    const DType t = sum.dtype() == DType::F64 ? DType::F64 : DType::F32;
-    std::vector<std::vector<std::pair<Value, Value>>> taps;
-    for (std::size_t d = 0; d < n; ++d) {
+/// The arguments of upsample_*_backward(grad, output_size, input_size, [align_corners,] scales…).
+struct InterpolationGradient {
+  InterpolationGradient(Context& ctx, const Values& args, std::size_t spatial, Interpolation how)
+      : kind(how),
+        grad(ctx.tensor(args[0])),
+        align_corners(!is_nearest() && args[3].as_bool()),
+        type(register_type(ctx.result().dtype) == DType::F64 ? DType::F64 : DType::F32),
+        lead(grad.rank() - spatial) {
+    const std::size_t first = is_nearest() ? 3 : 4;
+    for (std::size_t d = 0; d < spatial; ++d) {
       Axis axis{ctx.result().sizes[lead + d], grad.sizes[lead + d], ctx.graph.ivar(lead + d), {}};
       if (first + d < args.size() && !args[first + d].is_none()) axis.factor = args[first + d].as_double();
       axis.sizes_first = kind == Interpolation::Nearest;
-      taps.push_back(interpolation_taps(ctx, axis, kind, t, align_corners));
+      axes.push_back(axis);
     }
-    std::size_t combinations = 1;
-    for (auto& of : taps) combinations *= of.size();
-    for (std::size_t k = 0; k < combinations; ++k) {
-      std::vector<std::pair<Value, Value>> chosen(n);
-      std::size_t rest = k;
-      for (std::size_t d = n; d-- > 0; rest /= taps[d].size()) chosen[d] = taps[d][rest % taps[d].size()];
-      Value g = element(ctx, grad, grad.sizes).cast(t);
-      Exprs at = ctx.graph.ivars(lead);
-      std::vector<Scalar> indirect;
-      for (std::size_t d = 0; d < n; ++d) {
-        auto& [position, weight] = chosen[d];
-        if (!nearest) g = g * weight;
-        at.push_back(ctx.graph.pool().indirect(d));
-        indirect.push_back(ctx.graph.pool().check_index(position, ctx.result().sizes[lead + d]));
-      }
-      scatter_into(ctx, sum, grad.sizes, g, at, indirect, ir::StoreMode::Add);
+  }
+
+  bool is_nearest() const { return kind == Interpolation::Nearest || kind == Interpolation::NearestExact; }
+
+  Interpolation kind;
+  TensorBox grad;
+  bool align_corners;
+  DType type;        ///< of weights and sums
+  std::size_t lead;  ///< dimensions in front of those that are interpolated
+  std::vector<Axis> axes;
+};
+
+/// The places of the result, from `first` on, that may have read one place of the input, or have, just as it is.
+struct Readers {
+  Expr first, count;
+  bool copied = false;
+};
+
+/// Those of place `h`, where the steps between places of the input are the quotient of the two sizes, so that they can
+/// be told in whole numbers; with one more at either end for what rounding does to positions.
+std::optional<Readers> readers(Context& ctx, const InterpolationGradient& g, const Axis& a, Expr h) {
+  if (g.kind == Interpolation::Cubic) return std::nullopt;
+  const sym::ShapeEnv& env = ctx.graph.env();
+  const auto in = a.in.constant(), out = a.out.constant();
+  if (a.factor && !(in && out && static_cast<double>(*in) * *a.factor == static_cast<double>(*out)))
+    return std::nullopt;
+  if (!env.statically_known_le(1, a.in) || !env.statically_known_le(1, a.out)) return std::nullopt;
+  if (g.is_nearest()) {
+    if (env.statically_known_multiple_of(a.out, a.in)) {
+      const Expr times = env.simplify(sym::floor_div(a.out, a.in));
+      return Readers{h * times, times, true};
+    }
+    return Readers{sym::floor_div(h * a.out, a.in) - 1, sym::ceil_div(a.out, a.in) + 3};
+  }
+  if (!g.align_corners)
+    return Readers{sym::floor_div((h * 2 - 1) * a.out - a.in, a.in * 2), sym::ceil_div(a.out * 2, a.in) + 3};
+  if (!env.statically_known_le(2, a.in) || !env.statically_known_le(2, a.out)) return std::nullopt;
+  return Readers{sym::floor_div((h - 1) * (a.out - 1), a.in - 1) - 1, sym::ceil_div((a.out - 1) * 2, a.in - 1) + 4};
+}
+
+/// Dimension `d` of `from`, a gradient by places of the result, summed up by places of the input.
+TensorBox gathered(Context& ctx, const InterpolationGradient& g, const TensorBox& from, std::size_t d) {
+  const std::size_t at = g.lead + d;
+  Axis axis = g.axes[d];
+  const Readers from_here = *readers(ctx, g, axis, axis.i);
+  Covering c{from.sizes, {from_here.count}, {}, ctx.graph.ivars(from.rank()), condition(ctx, 1)};
+  c.sizes[at] = axis.in;
+  const Expr place = from_here.first + ctx.graph.rvar(0);
+  require(ctx, c, sym::ge(place, 0));
+  require(ctx, c, sym::lt(place, axis.out));
+  axis.i = c.index[at] = bounded(ctx, c, place);
+  Value here = index_value(ctx, ctx.graph.ivar(at)), none = number(ctx, g.type, 0),
+        part = element_at(ctx, from, c.index, c.sizes, c.reduced, c.inside).cast(g.type);
+  if (!from_here.copied) {
+    Value weight = none;
+    for (auto& [position, share] : interpolation_taps(ctx, axis, g.kind, g.type, g.align_corners))
+      weight = weight + where(eq(position, here), share, none);
+    part = part * weight;
+  }
+  const bool last = d == 0 && g.type == ctx.result().dtype;
+  return reduction(ctx, g.type, c.sizes, c.reduced, ReductionKind::Sum, where(c.inside, part, none),
+                   last ? ctx.result().strides : Exprs{});
+}
+
+/// Each place of the gradient goes to the places that it was made of.
+Lowered scattered(Context& ctx, const InterpolationGradient& g) {
+  const TensorBox sum = zeros(ctx);
+  std::vector<std::vector<std::pair<Value, Value>>> taps;
+  std::size_t combinations = 1;
+  for (const Axis& axis : g.axes) {
+    taps.push_back(interpolation_taps(ctx, axis, g.kind, g.type, g.align_corners));
+    combinations *= taps.back().size();
+  }
+  const std::size_t n = g.axes.size();
+  for (std::size_t k = 0; k < combinations; ++k) {
+    std::vector<std::pair<Value, Value>> chosen(n);
+    std::size_t rest = k;
+    for (std::size_t d = n; d-- > 0; rest /= taps[d].size()) chosen[d] = taps[d][rest % taps[d].size()];
+    Value value = element(ctx, g.grad, g.grad.sizes).cast(g.type);
+    Exprs at = ctx.graph.ivars(g.lead);
+    std::vector<Scalar> indirect;
+    for (std::size_t d = 0; d < n; ++d) {
+      auto& [position, weight] = chosen[d];
+      if (!g.is_nearest()) value = value * weight;
+      at.push_back(ctx.graph.pool().indirect(d));
+      indirect.push_back(ctx.graph.pool().check_index(position, ctx.result().sizes[g.lead + d]));
+    }
+    scatter_into(ctx, sum, g.grad.sizes, value, at, indirect, ir::StoreMode::Add);
+  }
+  return in_result_dtype(ctx, sum);
+}
+
+LoweringFunction interpolation_backward(std::size_t n, Interpolation kind) {
+  return [=](Context& ctx, const Values& args) -> Lowered {
+    const InterpolationGradient g(ctx, args, n, kind);
+    const bool gathers =
+        std::all_of(g.axes.begin(), g.axes.end(), [&](const Axis& a) { return readers(ctx, g, a, a.i).has_value(); });
+    ir::realize_by_policy(g.grad, gathers ? 3 : 2, ctx.options.realize);
+    if (!gathers) return scattered(ctx, g);
+    TensorBox sum = g.grad;
+    for (std::size_t d = n; d-- > 0;) {
+      sum = gathered(ctx, g, sum, d);
+      sum.realize();
     }
     return in_result_dtype(ctx, sum);
   };

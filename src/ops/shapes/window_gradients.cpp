@@ -34,19 +34,22 @@ aten::upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, Sym
     -> Tensor
 aten::upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None,
     float? scales_w=None) -> Tensor
-aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None,
-    float? scales_h=None, float? scales_w=None) -> Tensor
 aten::_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size,
     float? scales=None) -> Tensor
 aten::_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size,
     float? scales_h=None, float? scales_w=None) -> Tensor
-aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size,
-    float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
 aten::upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners,
     float? scales=None) -> Tensor
 aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners,
     float? scales_h=None, float? scales_w=None) -> Tensor
 aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners,
+    float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
+)";
+// Whose results are dense in order, however the gradient lies.
+constexpr std::string_view kDenseResizes = R"(
+aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None,
+    float? scales_h=None, float? scales_w=None) -> Tensor
+aten::_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size,
     float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
 aten::upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners,
     float? scales_h=None, float? scales_w=None) -> Tensor
@@ -68,6 +71,10 @@ Value like_padded(const Call& call) {
 Value like_resized(const Call& call) {
   const TensorMeta& grad = call.tensor(0);
   return in_format(call.env, grad, call["input_size"].as_ints(), format_of(call, grad));
+}
+
+Value densely_resized(const Call& call) {
+  return in_format(call.env, call.tensor(0), call["input_size"].as_ints(), MemoryFormat::Contiguous);
 }
 
 /// Of input, weight and bias. The layout follows from input and weight alone (torch/_meta_registrations.py,
@@ -93,6 +100,7 @@ void register_window_gradients() {
   define_each(kPools, like_pooled);
   define_each(kPadGradients, like_padded);
   define_each(kResizes, like_resized);
+  define_each(kDenseResizes, densely_resized);
   define_each(R"(
 aten::convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? bias_sizes, SymInt[] stride,
     SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups, bool[3] output_mask)
