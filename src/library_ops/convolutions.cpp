@@ -28,6 +28,28 @@ std::vector<Descriptor> convolution_ops() {
        .results = {{"dw", "[O, C / groups, ..]"}},
        .attributes = {kStride, kPadding, kDilation, kGroups, kTf32},
        .traits = {Trait::ConvolutionGradient, Trait::ChannelsLast}},
+      {.name = std::string(convolution::kBlocked),
+       .sentence =
+           "A convolution in groups of few channels, in 16 bits in two dimensions, by a kernel on matrix units. "
+           "Channels of x are innermost, and its places begin on 16 bytes.",
+       .operands = with_epilogue(
+           {"x", "[N, C, H, W]"},
+           {.name = "weight", .sizes = "[O, C / groups, ..]", .sentence = "[C, O / groups, ..] when transposed"},
+           "[O]"),
+       .results = {{"y", "[N, O, H', W']"}},
+       .attributes = with_epilogue_attributes(
+           {kStride, kPadding, kPaddingEnd, kDilation, kGroups, kTransposed, kOutputPadding, kWeightSizes}),
+       .post_ops = {PostOpKind::Relu, PostOpKind::Silu, PostOpKind::Sigmoid, PostOpKind::Clip, PostOpKind::HardSwish,
+                    PostOpKind::HardSigmoid, PostOpKind::LeakyRelu, PostOpKind::Scale, PostOpKind::Add,
+                    PostOpKind::Mul},
+       .traits = {Trait::Convolution, Trait::TakesPostOps, Trait::ChannelsLast, Trait::Kernel}},
+      {.name = std::string(convolution_weights::kBlocked),
+       .sentence = "convolution_weights of what blocked_convolution takes: sums over shares of the images and places, "
+                   "which are still to be added up.",
+       .operands = {{"x", "[N, C, H, W]"}, {"dy", "[N, O, H', W']"}},
+       .results = {{"sums", "[P, O, C / groups, ..]", "f32, dense with channels innermost"}},
+       .attributes = {kStride, kPadding, kDilation, kGroups},
+       .traits = {Trait::ConvolutionGradient, Trait::ChannelsLast, Trait::Kernel}},
   };
 }
 

@@ -10,7 +10,7 @@
 namespace coil::library_ops {
 
 namespace convolution {
-inline constexpr std::string_view kName = "convolution";
+inline constexpr std::string_view kName = "convolution", kBlocked = "blocked_convolution";
 inline constexpr Integers kStride{.name = "stride", .sentence = "Steps of the window, by dimension.", .each = 1};
 inline constexpr Integers kPadding{
     .name = "padding", .sentence = "Zeros before x, by dimension; of a transposed one as torch counts.", .each = 0};
@@ -35,7 +35,7 @@ inline constexpr std::string_view kWinograd = "winograd";
 }  // namespace convolution
 
 namespace convolution_weights {
-inline constexpr std::string_view kName = "convolution_weights";
+inline constexpr std::string_view kName = "convolution_weights", kBlocked = "blocked_convolution_weights";
 }
 
 /// What a convolution and the gradient of its weight have in common.
@@ -91,7 +91,7 @@ class ConvolutionCall : public WindowCall<EpilogueCall<Call>, Call> {
   }
 };
 
-/// dw[O, C / groups, ..] of x[N, C, ..] and dy[N, O, ..].
+/// dw[O, C / groups, ..] of x[N, C, ..] and dy[N, O, ..]; blocked, in parts [P, O, C / groups, ..] to be summed up.
 template <class Call>
 class ConvolutionWeightsCall : public WindowCall<CallView<Call>, Call> {
  public:

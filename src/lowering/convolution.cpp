@@ -98,6 +98,15 @@ ConvolutionFacts facts_of(DType dtype, const Exprs& weight, std::int64_t groups,
   return facts;
 }
 
+/// Whether a convolution of a weight of these sizes is one of kernels of Coil's own on matrix units.
+bool by_groups(const Context& ctx, DType dtype, const Exprs& weight, std::int64_t groups, bool transposed,
+               std::vector<std::int64_t> stride, std::vector<std::int64_t> dilation) {
+  ConvolutionSteps steps{.window = {}, .stride = std::move(stride), .dilation = std::move(dilation), .groups = groups};
+  for (std::size_t d = 2; d < weight.size(); ++d) steps.window.push_back(weight[d].constant().value_or(1 << 10));
+  return ctx.options.windows_by_kernels && ctx.target().has(target::Feature::GroupConvolutions) &&
+         computes_by_groups(facts_of(dtype, weight, groups, transposed), steps);
+}
+
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 Lowered convolution(Context& ctx, const Values& args) {
   TensorBox x = ctx.tensor(args[0]);
@@ -150,6 +159,7 @@ Lowered convolution(Context& ctx, const Values& args) {
   // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention
   // are then rows.
   const bool innermost = ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights);
+  const bool own = by_groups(ctx, x.dtype(), weight.sizes, groups, transposed, stride, list(5));
   const auto operand = innermost ? x.copied(lies_channels_last) : std::nullopt;
   std::vector<BufferView> inputs{operand ? *operand : library_operand(x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
@@ -164,8 +174,29 @@ Lowered convolution(Context& ctx, const Values& args) {
                                         {"groups", groups},
                                         {"has_bias", std::int64_t{bias.has_value()}}};
   if (known) attributes.emplace("weight_sizes", weight_sizes);
-  add_library_call(ctx, "convolution", std::move(attributes), std::move(inputs), {out});
+  add_library_call(ctx, own ? "blocked_convolution" : "convolution", std::move(attributes), std::move(inputs), {out});
   return box;
+}
+
+/// Of shares of the places, summed up.
+TensorBox weight_gradient_by_groups(Context& ctx, library_ops::Attributes attributes, const BufferView& x,
+                                    const BufferView& dy) {
+  const auto& env = ctx.graph.env();
+  const sym::TensorMeta& meta = ctx.result(1);
+  Expr per_result = 1;
+  for (std::size_t d = 1; d < 4; ++d) per_result *= meta.sizes[d];
+  const std::int64_t parts =
+      weight_gradient_parts(env.hint_or(dy.sizes[0] * dy.sizes[2], 1 << 12), env.hint_or(dy.sizes[3], 32),
+                            env.hint_or(meta.sizes[0], 64), env.hint_or(per_result, 72));
+  Exprs sizes{Expr(parts)}, strides{per_result * meta.sizes[0]};
+  sizes.insert(sizes.end(), meta.sizes.begin(), meta.sizes.end());
+  for (Expr e : ir::channels_last(meta.sizes)) strides.push_back(e);
+  auto [box, out] = library_result(ctx, DType::F32, sizes, strides);
+  add_library_call(ctx, "blocked_convolution_weights", std::move(attributes), {x, dy}, {out});
+  Exprs index{ctx.graph.rvar(0)};
+  for (std::size_t d = 0; d < 4; ++d) index.push_back(ctx.graph.ivar(d));
+  return reduction(ctx, meta.dtype, meta.sizes, {Expr(parts)}, ReductionKind::Sum,
+                   element_at(ctx, box, index, meta.sizes, {Expr(parts)}), meta.strides);
 }
 
 /// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
@@ -186,10 +217,12 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
     return std::vector<TensorBox>{
         {}, windowed_weight_gradient(ctx, {list(4), list(5), list(6), false}, of_x, of_dy, meta), {}};
   const BufferView x = library_operand(of_x), dy = library_operand(of_dy);
+  const library_ops::Attributes attributes = {
+      {"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", groups}};
+  if (of_dy.dtype() == of_x.dtype() && by_groups(ctx, x.dtype, meta.sizes, groups, false, list(4), list(6)))
+    return std::vector<TensorBox>{{}, weight_gradient_by_groups(ctx, attributes, x, dy), {}};
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  add_library_call(ctx, "convolution_weights",
-                   {{"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", groups}}, {x, dy},
-                   {out});
+  add_library_call(ctx, "convolution_weights", attributes, {x, dy}, {out});
   return std::vector<TensorBox>{{}, box, {}};
 }
 

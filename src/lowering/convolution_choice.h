@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "tensor/dtype.h"
 
@@ -14,9 +15,20 @@ struct ConvolutionFacts {
   std::optional<std::int64_t> taps;                         ///< elements of a window
 };
 
+/// How windows of two dimensions lie.
+struct ConvolutionSteps {
+  std::vector<std::int64_t> window, stride, dilation;
+  std::int64_t groups = 1;
+};
+
 /// Whether a convolution is a sum over windows, with no product of matrices in it that is worth a library's kernels:
 /// each group has one channel of the input, and few of the result.
 bool computes_by_windows(const ConvolutionFacts&);
+
+/// Whether a convolution in two dimensions is one for the matrix units, group by group: groups have so few channels,
+/// and windows so few places, that a warp holds the weights of eight results in registers (src/device/cuda/
+/// convolutions.cuh), and what a square of places reads lies in a block's shared memory.
+bool computes_by_groups(const ConvolutionFacts&, const ConvolutionSteps&);
 
 /// Parts in which the gradient of such a convolution's weight is summed: so many that the machine is full, while what
 /// they come to stays small beside the operands. `rows`: of the result, each of `columns` places.

@@ -13,6 +13,21 @@ bool computes_by_windows(const ConvolutionFacts& f) {
          *f.out_per_group <= kFewChannels && f.taps && *f.taps <= kMostTaps;
 }
 
+bool computes_by_groups(const ConvolutionFacts& f, const ConvolutionSteps& s) {
+  constexpr std::int64_t kEight = 8, kMostChannels = 64;    // of a group
+  constexpr std::int64_t kMostPieces = 112;                 // of a window, eight channels of one place each
+  constexpr std::int64_t kMostSums = 300;                   // pieces times sixteens of results: the gradient's sums
+  constexpr std::int64_t kMostReach = 13, kMostStride = 2;  // of windows, along one dimension
+  if ((f.dtype != DType::BF16 && f.dtype != DType::F16) || s.groups < 2 || s.window.size() != 2) return false;
+  if (!f.in_per_group || !f.out_per_group || !f.taps) return false;
+  const std::int64_t in = *f.in_per_group, out = *f.out_per_group, pieces = *f.taps * in / kEight;
+  for (std::int64_t channels : {in, out})
+    if (channels % kEight != 0 || channels < kEight || channels > kMostChannels) return false;
+  for (std::size_t d = 0; d < 2; ++d)
+    if (s.stride[d] > kMostStride || (s.window[d] - 1) * s.dilation[d] >= kMostReach) return false;
+  return pieces <= kMostPieces && pieces * ((out + 2 * kEight - 1) / (2 * kEight)) <= kMostSums;
+}
+
 std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std::int64_t channels, std::int64_t taps) {
   constexpr std::int64_t kBlocks = 132 * 4, kChannelsOfBlock = 64, kSmall = 8, kBytesOfSum = 4, kBytesOfElement = 2;
   const std::int64_t blocks = (channels + kChannelsOfBlock - 1) / kChannelsOfBlock,

@@ -17,16 +17,17 @@ enum class Feature : std::uint8_t {
   SplitsOverBlocks,  ///< a reduction with few results is split, so that there are blocks enough to fill the device
   FastDivision,      ///< a division costs no more than the load beside it
   WholeAttention,  ///< attention of floats up to 32 bits is one call; else it is written out as products and a softmax
-  AttentionKernels,  ///< attention in f32 has kernels of Coil's own, forward and backward
-  Warpgroups,        ///< four warps multiply matrices in shared memory while they go on, in code for this family alone
-  GroupedProducts,   ///< products of runs of rows in 16 bits have a kernel of Coil's own
-  BatchedLaunches,   ///< launches cost so much that equal kernels are put into one
-  MeasuredLaunches,  ///< launch configurations and algorithms of products can be timed as the program is compiled
-  VectorAtomics,     ///< memory adds 16 bytes of f32, f16 or bf16 by one instruction
-  SortingKernels,    ///< kernels put rows in order, whole or piece by piece; else a library call does
-  OrderedBlocks,     ///< a block may wait for one that began before it, and sees what that one wrote
-  WatchedLifetimes,  ///< a run can watch that memory is used only while it lives
-  RecordedGraphs,    ///< steps that need nothing of the host are recorded once and then launched whole
+  AttentionKernels,   ///< attention in f32 has kernels of Coil's own, forward and backward
+  Warpgroups,         ///< four warps multiply matrices in shared memory while they go on, in code for this family alone
+  GroupConvolutions,  ///< convolutions in groups of few channels, in 16 bits, have kernels of Coil's own
+  GroupedProducts,    ///< products of runs of rows in 16 bits have a kernel of Coil's own
+  BatchedLaunches,    ///< launches cost so much that equal kernels are put into one
+  MeasuredLaunches,   ///< launch configurations and algorithms of products can be timed as the program is compiled
+  VectorAtomics,      ///< memory adds 16 bytes of f32, f16 or bf16 by one instruction
+  SortingKernels,     ///< kernels put rows in order, whole or piece by piece; else a library call does
+  OrderedBlocks,      ///< a block may wait for one that began before it, and sees what that one wrote
+  WatchedLifetimes,   ///< a run can watch that memory is used only while it lives
+  RecordedGraphs,     ///< steps that need nothing of the host are recorded once and then launched whole
   // Libraries.
   PostOps,              ///< the library carries out post-operations (library_ops/post_ops.h) behind a product
   PackedWeights,        ///< constant weights are stored in the library's own form, which is read fastest

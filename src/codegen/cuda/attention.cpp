@@ -7,7 +7,6 @@
 #include "codegen/cuda/plain_kernel.h"
 #include "codegen/head_size.h"
 #include "codegen/heuristics/attentions.h"
-#include "device/pieces.h"
 #include "library_ops/attention.h"
 
 namespace coil::codegen {
@@ -155,10 +154,6 @@ Kernel cuda_attention(ir::Graph& graph, const ir::Extern& call, const target::Co
   return call.op == library_ops::attention::kBlocked          ? kernel.forward()
          : call.op == library_ops::attention::kBlockedQueries ? kernel.of_queries()
                                                               : kernel.of_keys();
-}
-
-std::string attention_on_cuda(std::string_view kernels) {
-  return kernels.find(" c_attention") == std::string_view::npos ? "" : device::whole("cuda/attention.cuh");
 }
 
 }  // namespace coil::codegen

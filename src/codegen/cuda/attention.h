@@ -19,7 +19,4 @@ namespace coil::codegen {
 bool is_cuda_attention(std::string_view op);
 Kernel cuda_attention(ir::Graph&, const ir::Extern& call, const target::Costs&);
 
-/// The device functions that `kernels` call, to stand behind the prelude; nothing where they call none.
-std::string attention_on_cuda(std::string_view kernels);
-
 }  // namespace coil::codegen

@@ -6,6 +6,7 @@
 #include "codegen/backends.h"
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/grid_backend.h"
+#include "codegen/cuda/group_convolutions.h"
 #include "codegen/cuda/grouped.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
@@ -58,12 +59,13 @@ class CudaBackend : public GridBackend {
 
   bool launches_early() const override { return options_.dependent_launch && target_.generation >= 90; }
   bool has_template(std::string_view op) const override {
-    return is_cuda_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op);
+    return is_cuda_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    return is_cuda_attention(call.op) ? cuda_attention(graph, call, target_.costs)
-           : is_cuda_grouped(call.op) ? cuda_grouped_product(graph, call, target_)
-                                      : cuda_sort(graph, call);
+    if (is_cuda_attention(call.op)) return cuda_attention(graph, call, target_.costs);
+    if (is_cuda_grouped(call.op)) return cuda_grouped_product(graph, call, target_);
+    if (is_cuda_group_convolution(call.op)) return cuda_group_convolution(graph, call, target_);
+    return cuda_sort(graph, call);
   }
 
   std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {
@@ -82,7 +84,7 @@ class CudaBackend : public GridBackend {
       *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     std::vector<CudaSource> sources;
     for (const std::string& body : bodies) {
-      const bool own = target_.has(target::Feature::Warpgroups) && !grouped_on_cuda(body).empty();
+      const bool own = target_.has(target::Feature::Warpgroups) && has_grouped_product(body);
       sources.push_back({cuda_head(body, launches_early()) + body, own});
       out.source += sources.back().text;
     }

@@ -3,6 +3,7 @@
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/backend.h"
 #include "codegen/cuda/emulated_backend.h"
+#include "codegen/cuda/group_convolutions.h"
 #include "codegen/cuda/grouped.h"
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/sort.h"
@@ -19,11 +20,13 @@ class EmulatedCudaBackend : public EmulatedBackend {
       : EmulatedBackend(cuda_dialect(), std::move(toolchain), std::move(choices), launch_config) {}
 
   bool has_template(std::string_view op) const override {
-    return is_cuda_sort(op) || is_cuda_grouped(op) || EmulatedBackend::has_template(op);
+    return is_cuda_sort(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op) ||
+           EmulatedBackend::has_template(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_cuda_sort(call.op)) return written(cuda_sort(graph, call));
     if (is_cuda_grouped(call.op)) return written(cuda_grouped_product(graph, call, target()));
+    if (is_cuda_group_convolution(call.op)) return written(cuda_group_convolution(graph, call, target()));
     if (call.op != library_ops::attention::kName || call.inputs[0].dtype != DType::F32)
       return EmulatedBackend::template_kernel(graph, call);
     ir::Extern blocked = call;
@@ -35,8 +38,8 @@ class EmulatedCudaBackend : public EmulatedBackend {
   std::string_view mark() const override { return "__global__"; }
   std::string unit(const std::string& kernels) const override {
     return device::whole("grid/fibers.h") + device::whole("cuda/emulated.h") + cuda_prelude() +
-           special_functions_on_cuda(kernels) + sym::code_helpers(sym::Language::Cuda) + attention_on_cuda(kernels) +
-           grouped_on_cuda(kernels) + kernels;
+           special_functions_on_cuda(kernels) + sym::code_helpers(sym::Language::Cuda) + written_on_cuda(kernels) +
+           kernels;
   }
 };
 

@@ -4,7 +4,6 @@
 
 #include "codegen/cuda/plain_kernel.h"
 #include "codegen/heuristics/grouped.h"
-#include "device/pieces.h"
 #include "library_ops/products.h"
 
 namespace coil::codegen {
@@ -78,8 +77,6 @@ Kernel cuda_grouped_product(ir::Graph& graph, const ir::Extern& call, const targ
   return GroupedKernel(graph, call, target).print();
 }
 
-std::string grouped_on_cuda(std::string_view kernels) {
-  return kernels.find(" c_grouped") == std::string_view::npos ? "" : device::whole("cuda/grouped.cuh");
-}
+bool has_grouped_product(std::string_view kernels) { return kernels.find(" c_grouped") != std::string_view::npos; }
 
 }  // namespace coil::codegen

@@ -2,8 +2,6 @@
 
 #include <vector>
 
-#include "codegen/cuda/attention.h"
-#include "codegen/cuda/grouped.h"
 #include "device/pieces.h"
 #include "sym/print.h"
 
@@ -38,10 +36,19 @@ std::string special_functions_on_cuda(std::string_view kernels) {
   return out.empty() ? "" : device::whole("cuda/special.cuh") + out;
 }
 
+std::string written_on_cuda(std::string_view kernels) {
+  constexpr std::pair<std::string_view, const char*> kFiles[] = {{" c_attention", "cuda/attention.cuh"},
+                                                                 {" c_grouped", "cuda/grouped.cuh"},
+                                                                 {" c_convolution", "cuda/convolutions.cuh"}};
+  std::string out;
+  for (const auto& [call, file] : kFiles)
+    if (kernels.find(call) != std::string_view::npos) out += device::whole(file);
+  return out;
+}
+
 std::string cuda_head(std::string_view kernels, bool launches_early) {
   return std::string(launches_early ? "#define C_DEPENDENT\n" : "") + cuda_machine() + cuda_prelude() +
-         special_functions_on_cuda(kernels) + sym::code_helpers(sym::Language::Cuda) + attention_on_cuda(kernels) +
-         grouped_on_cuda(kernels);
+         special_functions_on_cuda(kernels) + sym::code_helpers(sym::Language::Cuda) + written_on_cuda(kernels);
 }
 
 }  // namespace coil::codegen

@@ -391,9 +391,10 @@ class PostOpFusion {
       if (!view) return false;
       operands.push_back(*view);
     }
-    if (!library_ops::may_stand_together(post)) return false;
+    if (!library_ops::may_stand_together(post) || !may_have(call, post)) return false;
     BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
-    if (graph_.target(out.layout.device).has(target::Feature::FewPostOps) && !gpu_takes(call, post, operands, window))
+    if (graph_.target(out.layout.device).has(target::Feature::FewPostOps) &&
+        !library_ops::has(call.op, Trait::Kernel) && !gpu_takes(call, post, operands, window))
       return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
@@ -419,6 +420,12 @@ class PostOpFusion {
     written_at_[i] = written_at_[call_at];
     alive_[call_at] = false;
     return true;
+  }
+
+  static bool may_have(const Extern& call, const std::vector<PostOp>& post) {
+    const auto& known = library_ops::get(call.op).post_ops;
+    return std::ranges::all_of(post,
+                               [&](const PostOp& op) { return std::ranges::find(known, op.kind) != known.end(); });
   }
 
   bool is_whole(const BufferView& v) const {

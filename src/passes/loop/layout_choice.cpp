@@ -25,8 +25,7 @@ class ChannelsLast {
   void run() {
     for (std::size_t i = 0; i < list_.size(); ++i) {
       if (auto* call = as_convolution(list_[i])) {
-        // The CPU's library has layouts of its own for weights.
-        const bool weights = takes_channels_last(call->outputs[0].buffer);
+        const bool weights = converts_weight(*call);
         for (std::size_t k = 0; k < call->inputs.size(); ++k)
           if ((k != kWeight || weights) && call->inputs[k].sizes.size() > 2) want(call->inputs[k].buffer);
         want(call->outputs[0].buffer);
@@ -52,11 +51,19 @@ class ChannelsLast {
     return call && library_ops::has(call->op, Trait::Convolution) ? call : nullptr;
   }
 
+  /// By a kernel of Coil's own, which reads weights as they lie.
+  static bool is_own(const Extern& call) { return library_ops::has(call.op, Trait::Kernel); }
+
   /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.
   bool is_weight_gradient(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
     return call && library_ops::has(call->op, Trait::ConvolutionGradient) &&
-           takes_channels_last(call->inputs[0].buffer);
+           (is_own(*call) || takes_channels_last(call->inputs[0].buffer));
+  }
+
+  /// The CPU's library has layouts of its own for weights.
+  bool converts_weight(const Extern& call) const {
+    return takes_channels_last(call.outputs[0].buffer) && !is_own(call);
   }
 
   bool takes_channels_last(BufferId buffer) const {
@@ -115,9 +122,8 @@ class ChannelsLast {
       if (is_gradient)
         for (BufferView& x : std::get<Extern>(op.node).inputs) convert(x, op);
       if (call) convert(library_ops::ConvolutionCall(*call).x(), op);
-      if (call && takes_channels_last(call->outputs[0].buffer) && !is_packed(call->inputs[kWeight]))
-        convert(call->inputs[kWeight], op);
-      if (is_gradient) call = &std::get<Extern>(op.node);
+      if (call && converts_weight(*call) && !is_packed(call->inputs[kWeight])) convert(call->inputs[kWeight], op);
+      if (is_gradient && !is_own(std::get<Extern>(op.node))) call = &std::get<Extern>(op.node);
       auto copy = call ? convert_result(op, call->outputs[0]) : std::nullopt;
       result.push_back(std::move(op));
       if (copy) result.push_back(std::move(*copy));
@@ -138,7 +144,12 @@ class ChannelsLast {
   bool is_packed(const BufferView& weight) const { return graph_.is_known(weight.buffer); }
 
   bool needs_conversion(const BufferView& v) const {
+    // Whatever reads channels in vectors reads the first one from where a vector begins.
+    constexpr std::int64_t kVector = 8;
     if (v.sizes.size() < 3) return false;
+    if (graph_.env().statically_known_multiple_of(v.sizes[1], kVector) &&
+        !graph_.env().statically_known_multiple_of(v.offset, kVector))
+      return true;
     const Exprs wanted = channels_last(v.sizes);
     bool spatial = false;
     for (std::size_t d = 2; d < v.sizes.size(); ++d) spatial |= !v.sizes[d].is_constant(1);

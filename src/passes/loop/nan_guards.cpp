@@ -168,7 +168,9 @@ class Guards {
     bool safe = true;  ///< what reaches each post-operation that loses NaN stays below kGreatest
   };
 
-  static bool takes_post_ops(const ir::Extern& call) { return library_ops::has(call.op, Trait::TakesPostOps); }
+  static bool takes_post_ops(const ir::Extern& call) {
+    return library_ops::has(call.op, Trait::TakesPostOps) && !library_ops::has(call.op, Trait::Kernel);
+  }
 
   /// A convolution that passes/loop/winograd.h will take apart loses it too: what is not finite would spread through
   /// its tile.
