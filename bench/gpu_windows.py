@@ -1,7 +1,7 @@
-"""Convolutions of each channel by itself on a GPU: eager with rows and with channels innermost, cuDNN through Coil, and
+"""Convolutions of each channel by itself, or in groups of few channels, on a GPU: eager with rows and with channels innermost, cuDNN through Coil, and
 Coil's kernels, forward and both gradients, in bf16.
 
-usage: gpu_windows.py [--shapes N] [--seconds N]      --shapes: also the launch configs 1 to N-1
+usage: gpu_windows.py [--groups] [--shapes N] [--seconds N]      --shapes: also the launch configs 1 to N-1
 Milliseconds by events with the L2 cache flushed, the share of the copy's bandwidth (operands read once and results
 written once), and the distance from f32.
 """
@@ -13,16 +13,28 @@ import torch.nn.functional as F
 
 import gpu_sides as sides
 
-# samples, channels, height and width, window, stride
+# samples, channels, height and width, window, stride, channels of a group
 CASES = [
-    (64, 96, 56, 7, 1),
-    (64, 384, 14, 7, 1),
-    (64, 768, 7, 7, 1),
-    (128, 96, 112, 3, 2),
-    (128, 144, 56, 3, 1),
-    (128, 240, 28, 5, 1),
-    (128, 672, 14, 5, 1),
-    (1, 384, 14, 3, 1),
+    (64, 96, 56, 7, 1, 1),
+    (64, 384, 14, 7, 1, 1),
+    (64, 768, 7, 7, 1, 1),
+    (128, 96, 112, 3, 2, 1),
+    (128, 144, 56, 3, 1, 1),
+    (128, 240, 28, 5, 1, 1),
+    (128, 672, 14, 5, 1, 1),
+    (1, 384, 14, 3, 1, 1),
+]
+GROUPS = [
+    (64, 336, 28, 3, 1, 24),
+    (64, 888, 14, 3, 2, 24),
+    (64, 384, 28, 3, 1, 48),
+    (64, 256, 56, 3, 1, 8),
+    (64, 512, 28, 3, 1, 16),
+    (64, 1024, 14, 3, 1, 32),
+    (64, 896, 14, 3, 1, 64),
+    (64, 2048, 7, 3, 1, 64),
+    (64, 448, 28, 3, 1, 56),
+    (1, 336, 28, 3, 1, 24),
 ]
 
 
@@ -33,13 +45,23 @@ def copy_gb_per_s():
 
 
 def forward(x, w, b, stride, padding):
-    return F.conv2d(x, w, b, stride, padding, groups=x.shape[1])
+    return F.conv2d(x, w, b, stride, padding, groups=x.shape[1] // w.shape[1])
 
 
-def backward(x, w, dy, stride, padding):
-    return torch.ops.aten.convolution_backward(
-        dy, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], x.shape[1], [True, True, False]
-    )[:2]
+def backward(x, w, dy, stride, padding, wanted=(True, True, False)):
+    groups = x.shape[1] // w.shape[1]
+    results = torch.ops.aten.convolution_backward(
+        dy, x, w, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], groups, wanted
+    )
+    return tuple(g for g in results if g is not None)
+
+
+def of_input(x, w, dy, stride, padding):
+    return backward(x, w, dy, stride, padding, (True, False, False))
+
+
+def of_weight(x, w, dy, stride, padding):
+    return backward(x, w, dy, stride, padding, (False, True, False))
 
 
 def tell(name, call, want, gb, ceiling):
@@ -58,27 +80,30 @@ def tell(name, call, want, gb, ceiling):
 
 
 def measure(case, shapes, ceiling):
-    n, c, size, window, stride = case
+    n, c, size, window, stride, per_group = case
     torch.manual_seed(0)
     padding = window // 2
     x = torch.randn(n, c, size, size, device="cuda", dtype=torch.bfloat16)
-    w = torch.randn(c, 1, window, window, device="cuda", dtype=torch.bfloat16) / window
+    w = torch.randn(c, per_group, window, window, device="cuda", dtype=torch.bfloat16) / (window * per_group**0.5)
     b = torch.randn(c, device="cuda", dtype=torch.bfloat16)
     last = x.contiguous(memory_format=torch.channels_last)
     y = forward(x.float(), w.float(), b.float(), stride, padding)
     dy = torch.randn_like(y).bfloat16()
     dy_last = dy.contiguous(memory_format=torch.channels_last)
-    print(f"{n}x{c}x{size}x{size}, window {window}, stride {stride}", flush=True)
+    print(f"{n}x{c}x{size}x{size}, window {window}, stride {stride}, {per_group} channels a group", flush=True)
     with torch.no_grad():
         for direction, function, args, args_last, want, gb in (
             ("forward", forward, (x, w, b), (last, w, b), (y,), (x.numel() + y.numel()) * 2e-9),
-            (
-                "gradients",
-                backward,
-                (x, w, dy),
-                (last, w, dy_last),
-                backward(x.float(), w.float(), dy.float(), stride, padding),
-                2 * (x.numel() + y.numel()) * 2e-9,
+            *(
+                (
+                    f"gradient of the {name}",
+                    function,
+                    (x, w, dy),
+                    (last, w, dy_last),
+                    function(x.float(), w.float(), dy.float(), stride, padding),
+                    (x.numel() + y.numel()) * 2e-9,
+                )
+                for name, function in (("input", of_input), ("weight", of_weight))
             ),
         ):
             print(f"  {direction}")
@@ -94,13 +119,14 @@ def measure(case, shapes, ceiling):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--groups", action="store_true")
     p.add_argument("--shapes", type=int, default=1)
     p.add_argument("--seconds", type=float, default=1e9)
     a = p.parse_args()
     deadline = sides.Deadline(a.seconds)
     ceiling = copy_gb_per_s()
     print(f"{torch.cuda.get_device_name()}: a copy moves {ceiling:.0f} GB/s")
-    for case in CASES:
+    for case in GROUPS if a.groups else CASES:
         if deadline.passed():
             print(f"{case} not reached in time")
         else:
