@@ -185,9 +185,8 @@ TensorBox weight_gradient_by_groups(Context& ctx, library_ops::Attributes attrib
   const sym::TensorMeta& meta = ctx.result(1);
   Expr per_result = 1;
   for (std::size_t d = 1; d < 4; ++d) per_result *= meta.sizes[d];
-  const std::int64_t parts =
-      weight_gradient_parts(env.hint_or(dy.sizes[0] * dy.sizes[2], 1 << 12), env.hint_or(dy.sizes[3], 32),
-                            env.hint_or(meta.sizes[0], 64), env.hint_or(per_result, 72));
+  const std::int64_t parts = group_gradient_parts(env.hint_or(dy.sizes[0] * dy.sizes[2], 1 << 12),
+                                                  env.hint_or(meta.sizes[0], 64), ctx.target().costs);
   Exprs sizes{Expr(parts)}, strides{per_result * meta.sizes[0]};
   sizes.insert(sizes.end(), meta.sizes.begin(), meta.sizes.end());
   for (Expr e : ir::channels_last(meta.sizes)) strides.push_back(e);

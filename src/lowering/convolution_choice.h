@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "target/target.h"
 #include "tensor/dtype.h"
 
 namespace coil::lowering {
@@ -33,5 +34,8 @@ bool computes_by_groups(const ConvolutionFacts&, const ConvolutionSteps&);
 /// Parts in which the gradient of such a convolution's weight is summed: so many that the machine is full, while what
 /// they come to stays small beside the operands. `rows`: of the result, each of `columns` places.
 std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std::int64_t channels, std::int64_t taps);
+
+/// The same of one in groups on matrix units: a multiprocessor has one block of channels and a share of the rows.
+std::int64_t group_gradient_parts(std::int64_t rows, std::int64_t channels, const target::Costs&);
 
 }  // namespace coil::lowering

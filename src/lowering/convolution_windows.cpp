@@ -14,8 +14,8 @@ bool computes_by_windows(const ConvolutionFacts& f) {
 }
 
 bool computes_by_groups(const ConvolutionFacts& f, const ConvolutionSteps& s) {
-  constexpr std::int64_t kEight = 8, kMostChannels = 64;    // of a group
-  constexpr std::int64_t kMostPieces = 112;                 // of a window, eight channels of one place each
+  constexpr std::int64_t kEight = 8, kMostChannels = 64, kWhole = 32;  // of a group
+  constexpr std::int64_t kMostPieces = 112;                            // of a window, eight channels of one place each
   constexpr std::int64_t kMostSums = 300;                   // pieces times sixteens of results: the gradient's sums
   constexpr std::int64_t kMostReach = 13, kMostStride = 2;  // of windows, along one dimension
   if ((f.dtype != DType::BF16 && f.dtype != DType::F16) || s.groups < 2 || s.window.size() != 2) return false;
@@ -25,6 +25,8 @@ bool computes_by_groups(const ConvolutionFacts& f, const ConvolutionSteps& s) {
     if (channels % kEight != 0 || channels < kEight || channels > kMostChannels) return false;
   for (std::size_t d = 0; d < 2; ++d)
     if (s.stride[d] > kMostStride || (s.window[d] - 1) * s.dilation[d] >= kMostReach) return false;
+  // The library has kernels of its own for these.
+  if (in % kWhole == 0 && out % kWhole == 0) return false;
   return pieces <= kMostPieces && pieces * ((out + 2 * kEight - 1) / (2 * kEight)) <= kMostSums;
 }
 
@@ -34,6 +36,12 @@ std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std:
                      full = (kBlocks + blocks - 1) / blocks,
                      small = rows * columns * kBytesOfElement / (kSmall * taps * kBytesOfSum);
   return std::clamp<std::int64_t>(std::min(full, small), 1, std::max<std::int64_t>(rows, 1));
+}
+
+std::int64_t group_gradient_parts(std::int64_t rows, std::int64_t channels, const target::Costs& costs) {
+  constexpr std::int64_t kChannelsOfBlock = 64;
+  const std::int64_t blocks = (channels + kChannelsOfBlock - 1) / kChannelsOfBlock;
+  return std::clamp<std::int64_t>((costs.multiprocessors + blocks - 1) / blocks, 1, std::max<std::int64_t>(rows, 1));
 }
 
 namespace {

@@ -19,6 +19,11 @@ constexpr std::size_t kSpatial = 2;
 
 Steps pair(const std::vector<std::int64_t>& v) { return {v[0], v[1]}; }
 
+std::string in_f32(DType dtype, const std::string& element) {
+  if (dtype == DType::F32) return element;
+  return fmt::format("{}({})", dtype == DType::BF16 ? "c_get_bf16" : "c_get_f16", element);
+}
+
 /// The kernel of one call, of either kind. A convolution that is transposed is a plain one over x with zeros between
 /// its places and with its windows turned around.
 class GroupConvolution : public PlainKernel {
@@ -37,6 +42,7 @@ class GroupConvolution : public PlainKernel {
   std::string constants(Steps apart) const;
   std::string index(int pointer, const ir::BufferView&);
   std::string post_op(const PostOp&, int& operand);
+  std::string start();
   std::string finish(int result);
   void describe(const auto& view, const ir::BufferView& result, const Exprs& weight);
   /// Blocks of groups.
@@ -66,9 +72,9 @@ void GroupConvolution::describe(const auto& view, const ir::BufferView& result, 
 
 std::string GroupConvolution::picture(int pointer, const ir::BufferView& v) {
   COIL_CHECK(v.strides[1].is_constant(1));
-  return fmt::format("c_picture{{{}, {}, {}, {}, (int){}, (int){}, (int){}}}", at(pointer, v), scalar(v.strides[0]),
-                     scalar(v.strides[2]), scalar(v.strides[3]), scalar(v.sizes[2]), scalar(v.sizes[3]),
-                     scalar(v.sizes[1]));
+  return fmt::format("c_picture{{{}, {}, (int){}, (int){}, (int){}, (int){}, (int){}}}", at(pointer, v),
+                     scalar(v.strides[0]), scalar(v.strides[2]), scalar(v.strides[3]), scalar(v.sizes[2]),
+                     scalar(v.sizes[3]), scalar(v.sizes[1]));
 }
 
 std::string GroupConvolution::squares(const ir::BufferView& result, Steps padding, const std::string& step) {
@@ -92,8 +98,7 @@ std::string GroupConvolution::index(int pointer, const ir::BufferView& v) {
   for (std::size_t d = 0; d < 4; ++d)
     if (!v.sizes[d].is_constant(1)) sum += fmt::format(" + {} * {}", names[d], scalar(v.strides[d]));
   const std::string element = fmt::format("p{}[{}]", pointer, sum);
-  return v.dtype == DType::F32 ? element
-                               : fmt::format("{}({})", v.dtype == DType::BF16 ? "c_get_bf16" : "c_get_f16", element);
+  return in_f32(v.dtype, element);
 }
 
 std::string GroupConvolution::post_op(const PostOp& op, int& operand) {
@@ -118,37 +123,39 @@ std::string GroupConvolution::post_op(const PostOp& op, int& operand) {
   }
 }
 
+/// What sums begin with: the bias.
+std::string GroupConvolution::start() {
+  const library_ops::ConvolutionCall view(call_);
+  std::string value = "0.0f";
+  if (view.has_bias()) {
+    const ir::BufferView& bias = view.bias();
+    value = in_f32(bias.dtype, fmt::format("p2[{} + channel * {}]", scalar(bias.offset), scalar(bias.strides[0])));
+  }
+  return fmt::format("  const auto start = [&](i64 channel) {{ return {}; }};\n", value);
+}
+
 /// What stores the sums of a channel and of the next.
 std::string GroupConvolution::finish(int result) {
   const library_ops::ConvolutionCall view(call_);
   const ir::BufferView& y = call_.outputs[0];
   std::string after;
-  if (view.has_bias()) {
-    const ir::BufferView& bias = view.bias();
-    const std::string element = fmt::format("p2[{} + channel * {}]", scalar(bias.offset), scalar(bias.strides[0]));
-    after += fmt::format("    v = v + {};\n",
-                         bias.dtype == DType::F32
-                             ? element
-                             : fmt::format("{}({})", bias.dtype == DType::BF16 ? "c_get_bf16" : "c_get_f16", element));
-  }
   int operand = static_cast<int>(view.first_post_operand());
   for (const PostOp& op : view.post()) after += "    " + post_op(op, operand) + "\n";
-  const bool bf16 = y.dtype == DType::BF16;
-  const std::string begin =
-      fmt::format("p{} + {} + image * {} + row * {} + column * {} + channel * {}", result, scalar(y.offset),
-                  scalar(y.strides[0]), scalar(y.strides[2]), scalar(y.strides[3]), scalar(y.strides[1]));
+  const bool bf16 = y.dtype == DType::BF16, dense = y.strides[1].is_constant(1);
+  const std::string place = fmt::format("p{} + {} + image * {} + row * {} + column * {}", result, scalar(y.offset),
+                                        scalar(y.strides[0]), scalar(y.strides[2]), scalar(y.strides[3])),
+                    step = dense ? "1" : scalar(y.strides[1]);
   const auto even = [&](Expr e) { return graph_.env().statically_known_multiple_of(e, 2); };
-  const bool pairs =
-      y.strides[1].is_constant(1) && even(y.offset) && even(y.strides[0]) && even(y.strides[2]) && even(y.strides[3]);
-  const std::string store = pairs ? fmt::format("*(u32*)(to) = {}(after(p, channel), after(q, channel + 1));",
+  const bool pairs = dense && even(y.offset) && even(y.strides[0]) && even(y.strides[2]) && even(y.strides[3]);
+  const std::string store = pairs ? fmt::format("*(u32*)to = {}(after(p, channel), after(q, channel + 1));",
                                                 bf16 ? "c_put_bf16_pair" : "c_put_f16_pair")
                                   : fmt::format("to[0] = {0}(after(p, channel)), to[{1}] = {0}(after(q, channel + 1));",
-                                                bf16 ? "c_put_bf16" : "c_put_f16", scalar(y.strides[1]));
+                                                bf16 ? "c_put_bf16" : "c_put_f16", step);
   return fmt::format(
-      "  const auto finish = [&](i64 image, i64 row, i64 column, i64 first, f32 p, f32 q) {{\n"
-      "    const auto after = [&](f32 v, i64 channel) {{\n{}    return v;\n    }};\n"
-      "    const i64 channel = first;\n    u16* const to = {};\n    {}\n  }};\n",
-      after, begin, store);
+      "  const auto finish = [&](i64 image, i64 row, i64 column, int channel, f32 p, f32 q) {{\n"
+      "    const auto after = [&](f32 v, int channel) {{\n{}    return v;\n    }};\n"
+      "    u16* const to = {} + channel * {};\n    {}\n  }};\n",
+      after, place, step, store);
 }
 
 std::int64_t GroupConvolution::blocks_at_once() const {
@@ -165,7 +172,7 @@ Kernel GroupConvolution::launched(std::string body, Expr shares) {
   body = fmt::format("  C_DYNAMIC_SHARED(shared);\n  const int block = blockIdx.x % {0}, share = blockIdx.x / {0};\n",
                      blocks()) +
          body;
-  Kernel kernel = write("coil_group_convolution_", std::to_string(config_.threads), body);
+  Kernel kernel = write("coil_group_convolution_", fmt::format("{}, {}", config_.threads, config_.min_blocks), body);
   kernel.launch = Launch{.grid = {graph_.env().simplify(shares * blocks()), 1, 1},
                          .block = config_.threads,
                          .shared_bytes = config_.shared_bytes};
@@ -198,12 +205,12 @@ Kernel GroupConvolution::forward() {
       scalar(first), group, scalar(weight.strides[turned ? 1 : 0]), scalar(weight.strides[turned ? 0 : 1]), scalar(row),
       scalar(column));
   const int result = static_cast<int>(view.first_post_operand() + library_ops::operands_of(view.post()));
-  std::string body = constants(turned ? stride : Steps{1, 1}) + of_weights + finish(result);
+  std::string body = constants(turned ? stride : Steps{1, 1}) + of_weights + start() + finish(result);
   take(y, "u16", true);
   const Expr all = y.sizes[0] * sym::ceil_div(y.sizes[2], config_.high) * sym::ceil_div(y.sizes[3], config_.wide),
              shares = graph_.env().simplify(sym::min(all, blocks_at_once()));
   body += fmt::format(
-      "  c_convolution<{}, s, {}, {}>((u16*)shared, {}, {}, (int){}, (int){}, {}, block, weights, finish);\n",
+      "  c_convolution<{}, s, {}, {}>((u16*)shared, {}, {}, (int){}, (int){}, {}, block, weights, start, finish);\n",
       x.dtype == DType::BF16, config_.each, config_.parts, picture(0, x), squares(y, before, scalar(shares)),
       scalar(y.sizes[2]), scalar(y.sizes[3]), facts_.groups);
   return launched(std::move(body), shares);

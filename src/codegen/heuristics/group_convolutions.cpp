@@ -12,7 +12,7 @@ using Facts = GroupConvolutionFacts;
 using Config = GroupConvolutionConfig;
 
 constexpr std::int64_t kEight = 8;          // channels of a piece
-constexpr std::int64_t kElementBytes = 2;          // of an element
+constexpr std::int64_t kElementBytes = 2;   // of an element
 constexpr std::int64_t kHeldWords = 112;    // registers of a thread for weights, or for sums of their gradient
 constexpr std::int64_t kNearChannels = 64;  // that a block reads side by side
 constexpr std::int64_t kMostWarps = 12, kFewWarps = 4;
@@ -63,19 +63,29 @@ std::int64_t shared_bytes(const Facts& f, std::int64_t groups, std::int64_t high
 
 /// The square that moves the least, among those that leave room for a second block.
 void choose_square(const Facts& f, const target::Costs& costs, Config& c) {
+  constexpr int kMostAlong = 32, kMostPlaces = 256, kRun = 16;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const int high : {4, 8, 16})
-    for (const int wide : {4, 8, 16}) {
-      const std::int64_t bytes = shared_bytes(f, c.groups, high, wide), runs = high * wide / 16;
-      if (bytes > costs.shared_bytes_of_block || runs % c.parts != 0) continue;
+  for (int high = 1; high <= kMostAlong; ++high)
+    for (int wide = 1; wide <= kMostAlong; ++wide) {
+      const int places = high * wide;
+      if (places % (kRun * c.parts) != 0 || places > kMostPlaces) continue;
+      const std::int64_t bytes = shared_bytes(f, c.groups, high, wide);
+      if (bytes > costs.shared_bytes_of_block) continue;
       const std::int64_t squares = ceil_div(f.sizes[0], high) * ceil_div(f.sizes[1], wide),
-                         moved = squares * (read_places(f, high, wide) + high * wide);
+                         moved = squares * (read_places(f, high, wide) + places);
       // A square that has the machine's memory to itself leaves nobody to work while it waits.
       const std::int64_t cost = bytes * 2 > costs.shared_bytes_of_block ? moved * 2 : moved;
       if (cost >= least) continue;
       least = cost;
       c.high = high, c.wide = wide, c.shared_bytes = bytes;
     }
+}
+
+/// Blocks that a multiprocessor holds at once, by threads with as many registers as weights or sums ask for.
+int blocks_of_multiprocessor(const target::Costs& costs, const Config& c) {
+  constexpr std::int64_t kMost = 8, kThreadsWithSums = 512;
+  return static_cast<int>(std::clamp<std::int64_t>(
+      std::min(2 * costs.shared_bytes_of_block / c.shared_bytes, kThreadsWithSums / c.threads), 1, kMost));
 }
 
 }  // namespace
@@ -90,6 +100,7 @@ GroupConvolutionConfig group_convolution_config(const GroupConvolutionFacts& f, 
   c.threads = static_cast<int>(32 * warps * c.parts);
   choose_square(f, costs, c);
   COIL_CHECK(c.shared_bytes > 0);
+  c.min_blocks = blocks_of_multiprocessor(costs, c);
   return c;
 }
 

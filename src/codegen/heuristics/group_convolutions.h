@@ -22,6 +22,7 @@ struct GroupConvolutionConfig {
   int each = 1;            ///< of a warp: eights of results; of the weights' gradient: eights of a window's channels
   int parts = 1;           ///< warps that share the places of a square
   int threads = 32;
+  int min_blocks = 1;  ///< that a multiprocessor holds at once
   std::int64_t shared_bytes = 0;
 };
 

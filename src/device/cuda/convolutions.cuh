@@ -14,8 +14,8 @@
 // its square of the result (groups, high, wide), and its threads.
 struct c_picture {
   const u16* at;
-  i64 image, row, place;  // elements from one to the next; channels are side by side
-  int high, wide, channels;
+  i64 image;  // elements from one to the next; channels are side by side
+  int row, place, high, wide, channels;
 };
 // Squares are counted by place, then by image. `above`, `left`: what is padded.
 struct c_squares {
@@ -46,17 +46,27 @@ template <class S> struct c_reads {
   }
 };
 
-// A rectangle of places from (top, left) on, of which every `APART`-th is one of x: zeros where there is none.
+// A rectangle of places from (top, left) on, of which every `APART`-th is one of x: zeros where there is none. A thread
+// has the same channels of each of its places.
 template <int HIGH, int WIDE, int CHANNELS, int PLACE, int APART_DOWN, int APART_RIGHT, int THREADS>
 C_FN void c_fetch_places(u16* to, const c_picture& x, int image, int top, int left, int channel) {
-  for (int c = threadIdx.x; c < HIGH * WIDE * (CHANNELS / 8); c += THREADS) {
-    const int e = c % (CHANNELS / 8) * 8, p = c / (CHANNELS / 8);
-    int down = top + p / WIDE, right = left + p % WIDE;
-    bool there = down >= 0 && right >= 0 && down % APART_DOWN == 0 && right % APART_RIGHT == 0;
-    down /= APART_DOWN, right /= APART_RIGHT;
-    there = there && down < x.high && right < x.wide && channel + e < x.channels;
-    c_copy_ahead(to + p * PLACE + e,
-                 x.at + (there ? image * x.image + down * x.row + right * x.place + channel + e : 0), there);
+  constexpr int vectors = CHANNELS / 8, step = THREADS / vectors;
+  static_assert(step > 0, "a block has a thread for each vector of a place");
+  const int e = threadIdx.x % vectors * 8, begin = threadIdx.x / vectors;
+  if (begin >= step) return;
+  const u16* const from = x.at + image * x.image + channel + e;
+  const bool some = channel + e < x.channels;
+  to += begin * PLACE + e;
+  int row = top + begin / WIDE, column = left + begin % WIDE;
+  const int end = left + WIDE;
+  for (int p = begin; p < HIGH * WIDE; p += step) {
+    const int down = row / APART_DOWN, right = column / APART_RIGHT;
+    const bool there = some && row >= 0 && column >= 0 && row % APART_DOWN == 0 && column % APART_RIGHT == 0 &&
+                       down < x.high && right < x.wide;
+    c_copy_ahead(to, there ? from + (i64)down * x.row + (i64)right * x.place : x.at, there);
+    to += step * PLACE;
+    row += step / WIDE, column += step % WIDE;
+    if (step % WIDE != 0 && column >= end) column -= WIDE, ++row;
   }
 }
 
@@ -83,11 +93,11 @@ C_FN void c_hold_weights(u32 (&b)[STEPS][N][2], const c_weights& w, int first, b
 }
 
 // y = finish(x * w). A warp has N times eight results of one group, and every `PARTS`-th run of 16 places.
-// `weights(group)` tells where a group's lie; `finish(image, row, column, channel, p, q)` stores the sums of a channel
-// and the next.
-template <bool BF16, class S, int N, int PARTS, class Weights, class Finish>
+// `weights(group)` tells where a group's lie, `start(channel)` what is added to; `finish(image, row, column, channel,
+// p, q)` stores the sums of a channel and the next.
+template <bool BF16, class S, int N, int PARTS, class Weights, class Start, class Finish>
 C_FN void c_convolution(u16* shared, const c_picture& x, const c_squares& squares, int high, int wide, int groups,
-                        int block, const Weights& weights, const Finish& finish) {
+                        int block, const Weights& weights, const Start& start, const Finish& finish) {
   using R = c_reads<S>;
   constexpr int pieces = S::rows * S::columns * (S::in / 8), steps = (pieces + 1) / 2,
                 warps_of_group = (S::out + N * 8 - 1) / (N * 8), runs = S::high * S::wide / 16;
@@ -99,6 +109,14 @@ C_FN void c_convolution(u16* shared, const c_picture& x, const c_squares& square
   if (threadIdx.x < 8) zeros[threadIdx.x] = 0;
   u32 b[steps][N][2];
   c_hold_weights<S>(b, weights(some ? group : 0), first, some);
+  f32 starts[N][2];
+#pragma unroll
+  for (int n = 0; n < N; ++n)
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int result = first + n * 8 + lane % 4 * 2 + i;
+      starts[n][i] = some && result < S::out ? start(group * S::out + result) : 0.0f;
+    }
   const int count = squares.images * squares.down * squares.across;
   const auto fetch = [&](int k, int to) {
     if (k < count) {
@@ -120,7 +138,11 @@ C_FN void c_convolution(u16* shared, const c_picture& x, const c_squares& square
       const int p = run * 16 + lane % 16;
       const u16* const at = shared + now * R::elements +
                             (p / S::wide * S::down * R::wide + p % S::wide * S::right) * R::place + within * S::in;
-      f32 sums[N][4] = {};
+      f32 sums[N][4];
+#pragma unroll
+      for (int n = 0; n < N; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[n][i] = starts[n][i % 2];
 #pragma unroll
       for (int j = 0; j < steps; ++j) {
         u32 a[4];
