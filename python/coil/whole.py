@@ -7,6 +7,7 @@ import itertools
 
 import torch
 from torch._C import DispatchKey
+from torch._decomp import meta_table
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._prims_common import suggest_memory_format
 
@@ -29,18 +30,32 @@ def _of_sizes(operator):
     return call
 
 
-# Gradients that eager gives channels last where the gradient of the result is.
-_KEEP_LAYOUT = ("upsample_nearest2d", "_upsample_nearest_exact2d", "upsample_bilinear2d", "upsample_trilinear3d")
+# What eager gives channels last where the operand is.
+_KEEP_LAYOUT = {
+    *("upsample_nearest2d_backward", "_upsample_nearest_exact2d_backward"),
+    *("upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d"),
+    *("upsample_bilinear2d_backward", "upsample_trilinear3d_backward"),
+}
 
 
-def _gradient_of(name):
-    """The shape of an operator's gradient, also for sizes that are symbols, of which torch's own knows nothing."""
+def _shape(name):
+    """The shape of an operator's result, also for sizes that are symbols: torch knows it by what it would write it out
+    in, which on a GPU lies otherwise than eager's, or not at all.
+    """
 
-    def call(grad, output_size, input_size, *rest):
-        made = grad.new_empty(input_size)
-        return made.to(memory_format=suggest_memory_format(grad)) if name in _KEEP_LAYOUT else made
+    def call(operand, output_size, *rest):
+        sizes = rest[0] if name.endswith("_backward") else (*operand.shape[:2], *output_size)
+        made = operand.new_empty(sizes)
+        return made.to(memory_format=suggest_memory_format(operand)) if name in _KEEP_LAYOUT else made
 
     return call
+
+
+def _shapes():
+    """Operators of which torch has no such function in Python."""
+    names = (*_NAMES, *(f"{name}_backward" for name in _NAMES))
+    operators = {getattr(torch.ops.aten, name).default: _shape(name) for name in names}
+    return {operator: shape for operator, shape in operators.items() if operator not in meta_table}
 
 
 @contextlib.contextmanager
@@ -56,15 +71,18 @@ def interpolation():
             if kernel is not None and overload == "vec":
                 operator.py_kernels[key] = _of_sizes(packet.default)
         operator._dispatch_cache.clear()
-    for name in _NAMES:
-        operator = getattr(torch.ops.aten, f"{name}_backward").default
+    shapes = _shapes()
+    for operator, shape in shapes.items():
         before.append((operator, dict(operator.py_kernels)))
-        operator.py_kernels.setdefault(DispatchKey.Meta, _gradient_of(name))
+        operator.py_kernels[DispatchKey.Meta] = shape
         operator._dispatch_cache.clear()
+    meta_table.update(shapes)
     try:
         yield
     finally:
-        for operator, kernels in before:
+        for operator in shapes:
+            del meta_table[operator]
+        for operator, kernels in reversed(before):
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
             operator._dispatch_cache.clear()

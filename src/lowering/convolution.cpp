@@ -99,12 +99,11 @@ ConvolutionFacts facts_of(DType dtype, const Exprs& weight, std::int64_t groups,
 }
 
 /// Whether a convolution of a weight of these sizes is one of kernels of Coil's own on matrix units.
-bool by_groups(const Context& ctx, DType dtype, const Exprs& weight, std::int64_t groups, bool transposed,
-               std::vector<std::int64_t> stride, std::vector<std::int64_t> dilation) {
-  ConvolutionSteps steps{.window = {}, .stride = std::move(stride), .dilation = std::move(dilation), .groups = groups};
+bool by_groups(const Context& ctx, const ConvolutionFacts& facts, const Exprs& weight, ConvolutionSteps steps,
+               bool of_weights) {
   for (std::size_t d = 2; d < weight.size(); ++d) steps.window.push_back(weight[d].constant().value_or(1 << 10));
   return ctx.options.windows_by_kernels && ctx.target().has(target::Feature::GroupConvolutions) &&
-         computes_by_groups(facts_of(dtype, weight, groups, transposed), steps);
+         computes_by_groups(facts, steps, of_weights);
 }
 
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
@@ -159,7 +158,8 @@ Lowered convolution(Context& ctx, const Values& args) {
   // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention
   // are then rows.
   const bool innermost = ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights);
-  const bool own = by_groups(ctx, x.dtype(), weight.sizes, groups, transposed, stride, list(5));
+  const bool own = by_groups(ctx, facts_of(x.dtype(), weight.sizes, groups, transposed), weight.sizes,
+                             {{}, stride, list(5), groups}, false);
   const auto operand = innermost ? x.copied(lies_channels_last) : std::nullopt;
   std::vector<BufferView> inputs{operand ? *operand : library_operand(x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
@@ -212,13 +212,14 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
   };
   const sym::TensorMeta& meta = ctx.result(1);
   const std::int64_t groups = constant(ctx, args[9]);
-  if (by_windows(ctx) && computes_by_windows(facts_of(of_x.dtype(), meta.sizes, groups, false)))
+  const ConvolutionFacts facts = facts_of(of_x.dtype(), meta.sizes, groups, false);
+  if (by_windows(ctx) && computes_by_windows(facts))
     return std::vector<TensorBox>{
         {}, windowed_weight_gradient(ctx, {list(4), list(5), list(6), false}, of_x, of_dy, meta), {}};
   const BufferView x = library_operand(of_x), dy = library_operand(of_dy);
   const library_ops::Attributes attributes = {
       {"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", groups}};
-  if (of_dy.dtype() == of_x.dtype() && by_groups(ctx, x.dtype, meta.sizes, groups, false, list(4), list(6)))
+  if (of_dy.dtype() == of_x.dtype() && by_groups(ctx, facts, meta.sizes, {{}, list(4), list(6), groups}, true))
     return std::vector<TensorBox>{{}, weight_gradient_by_groups(ctx, attributes, x, dy), {}};
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
   add_library_call(ctx, "convolution_weights", attributes, {x, dy}, {out});

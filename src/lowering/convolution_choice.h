@@ -29,13 +29,15 @@ bool computes_by_windows(const ConvolutionFacts&);
 /// Whether a convolution in two dimensions is one for the matrix units, group by group: groups have so few channels,
 /// and windows so few places, that a warp holds the weights of eight results in registers (src/device/cuda/
 /// convolutions.cuh), and what a square of places reads lies in a block's shared memory.
-bool computes_by_groups(const ConvolutionFacts&, const ConvolutionSteps&);
+/// `of_weights`: the gradient of its weight.
+bool computes_by_groups(const ConvolutionFacts&, const ConvolutionSteps&, bool of_weights);
 
 /// Parts in which the gradient of such a convolution's weight is summed: so many that the machine is full, while what
 /// they come to stays small beside the operands. `rows`: of the result, each of `columns` places.
 std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std::int64_t channels, std::int64_t taps);
 
-/// The same of one in groups on matrix units: a multiprocessor has one block of channels and a share of the rows.
+/// The same of one in groups on matrix units: a multiprocessor has two blocks, each of some channels and
+/// a share of the rows.
 std::int64_t group_gradient_parts(std::int64_t rows, std::int64_t channels, const target::Costs&);
 
 }  // namespace coil::lowering

@@ -13,7 +13,7 @@ bool computes_by_windows(const ConvolutionFacts& f) {
          *f.out_per_group <= kFewChannels && f.taps && *f.taps <= kMostTaps;
 }
 
-bool computes_by_groups(const ConvolutionFacts& f, const ConvolutionSteps& s) {
+bool computes_by_groups(const ConvolutionFacts& f, const ConvolutionSteps& s, bool of_weights) {
   constexpr std::int64_t kEight = 8, kMostChannels = 64, kWhole = 32;  // of a group
   constexpr std::int64_t kMostPieces = 112;                            // of a window, eight channels of one place each
   constexpr std::int64_t kMostSums = 300;                   // pieces times sixteens of results: the gradient's sums
@@ -26,7 +26,10 @@ bool computes_by_groups(const ConvolutionFacts& f, const ConvolutionSteps& s) {
   for (std::size_t d = 0; d < 2; ++d)
     if (s.stride[d] > kMostStride || (s.window[d] - 1) * s.dilation[d] >= kMostReach) return false;
   // The library has kernels of its own for these.
-  if (in % kWhole == 0 && out % kWhole == 0) return false;
+  const auto in_library = [&](std::int64_t channels) {
+    return channels % kWhole == 0 || (of_weights && channels == kWhole / 2);
+  };
+  if (in_library(in) && in_library(out)) return false;
   return pieces <= kMostPieces && pieces * ((out + 2 * kEight - 1) / (2 * kEight)) <= kMostSums;
 }
 
@@ -39,9 +42,10 @@ std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std:
 }
 
 std::int64_t group_gradient_parts(std::int64_t rows, std::int64_t channels, const target::Costs& costs) {
-  constexpr std::int64_t kChannelsOfBlock = 64;
-  const std::int64_t blocks = (channels + kChannelsOfBlock - 1) / kChannelsOfBlock;
-  return std::clamp<std::int64_t>((costs.multiprocessors + blocks - 1) / blocks, 1, std::max<std::int64_t>(rows, 1));
+  constexpr std::int64_t kChannelsOfBlock = 64, kBlocksAtOnce = 2;
+  const std::int64_t blocks = (channels + kChannelsOfBlock - 1) / kChannelsOfBlock,
+                     full = kBlocksAtOnce * costs.multiprocessors;
+  return std::clamp<std::int64_t>((full + blocks - 1) / blocks, 1, std::max<std::int64_t>(rows, 1));
 }
 
 namespace {

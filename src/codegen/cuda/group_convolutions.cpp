@@ -159,12 +159,7 @@ std::string GroupConvolution::finish(int result) {
 }
 
 std::int64_t GroupConvolution::blocks_at_once() const {
-  const target::Costs& costs = target_.costs;
-  const std::int64_t of_multiprocessor = std::clamp<std::int64_t>(
-      std::min(2 * costs.shared_bytes_of_block / std::max<std::int64_t>(1, config_.shared_bytes),
-               costs.threads_of_multiprocessor / 3 / config_.threads),
-      1, 8);
-  return std::max<std::int64_t>(1, costs.multiprocessors * of_multiprocessor / blocks());
+  return std::max<std::int64_t>(1, target_.costs.multiprocessors * config_.min_blocks / blocks());
 }
 
 /// `shares`: blocks that share out the squares of each block of groups.
