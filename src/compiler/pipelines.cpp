@@ -65,6 +65,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kFusePostOps, with_epilogues},
     {&passes::kEliminateDeadOperations},
     {&passes::kChooseLayouts},
+    {&passes::kTurnOperands},
     {&passes::kSplitPartWrites},
     {&passes::kAddNanGuards},
     {&passes::kExpandWinograd},

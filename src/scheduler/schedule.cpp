@@ -447,15 +447,35 @@ class Fuser {
     return false;
   }
 
-  /// Of Joint: elements that a pointwise operation stores apart, as a member of a group with rows.
+  /// Of Joint: elements that pointwise operations, as members of a group with rows, read or store apart.
   std::int64_t scattered(const Group& joined, const Operation& op, const Member& member) {
-    if (member.role != Role::Inner || joined.inner.empty()) return 0;
-    const Expr along = graph_.rvar(joined.inner.size() - 1);
-    const Expr at = ir::linear_index(graph_.buffer(op.outs[0]).layout, store_in_group(graph_, joined, member));
-    const Exprs from{along}, to{along + 1};
-    const Expr step = graph_.env().simplify(sym::substitute(at, from, to) - at, loop_vars(graph_, joined));
-    if (step.is_constant(0) || step.is_constant(1)) return 0;
-    return graph_.env().hint_or(sym::product(op.sizes()), 0);
+    if (joined.inner.empty()) return 0;
+    std::int64_t most = member.role == Role::Inner && lies_apart(joined, op, member) ? elements(op) : 0;
+    for (const Member& m : joined.members) {
+      const Operation& other = graph_.operations()[m.op];
+      if (m.role == Role::Inner && lies_apart(joined, other, m)) most = std::max(most, elements(other));
+    }
+    return most;
+  }
+
+  std::int64_t elements(const Operation& op) { return graph_.env().hint_or(sym::product(op.sizes()), 0); }
+
+  /// Whether neighbours of a row are no neighbours where the operation stores them, or where it loads as many.
+  bool lies_apart(const Group& joined, const Operation& op, const Member& member) {
+    const auto apart = [&](Expr at) {
+      const Exprs from{graph_.rvar(joined.inner.size() - 1)}, to{from[0] + 1};
+      const Expr step = graph_.env().simplify(sym::substitute(at, from, to) - at, loop_vars(graph_, joined));
+      return !step.is_constant(0) && !step.is_constant(1);
+    };
+    if (apart(ir::linear_index(graph_.buffer(op.outs[0]).layout, store_in_group(graph_, joined, member)))) return true;
+    if (!std::holds_alternative<ir::Pointwise>(op.node)) return false;
+    const auto [from, to] = renaming(graph_, member);
+    return std::ranges::any_of(loads_of(op), [&](ir::Scalar l) {
+      const ir::Layout& layout = graph_.buffer(l->buffer).layout;
+      return l->op == ir::ScalarOp::Load && l->args.empty() &&
+             graph_.env().hint_or(sym::product(layout.sizes), 0) >= elements(op) &&
+             apart(sym::substitute(ir::linear_index(layout, l->index), from, to));
+    });
   }
 
   Joint joint_of(const Group& before, const Group& joined, const Operation& op) {

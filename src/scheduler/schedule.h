@@ -82,8 +82,8 @@ struct Joint {
   std::int64_t rows = 0, row = 0;  ///< points of the outer loops, and of the inner ones
   bool mixes = false;              ///< one is pointwise, the other has an inner loop
   std::int64_t saved_bytes = 0;    ///< that need not be read, or drawn at random, again
-  /// Elements that the operation would store with a distance between neighbours of a row; 0 where rows are stored as
-  /// they lie.
+  /// Elements that a pointwise operation would load or store with a distance between neighbours of a row; 0 where rows
+  /// lie as they are walked.
   std::int64_t scattered = 0;
 };
 

@@ -10,6 +10,7 @@
 #include "passes/loop/part_writes.h"
 #include "passes/loop/stride_choice.h"
 #include "passes/loop/tf32.h"
+#include "passes/loop/turned_operands.h"
 #include "passes/loop/winograd.h"
 #include "passes/pass.h"
 
@@ -51,6 +52,10 @@ inline constexpr LoopPass kChooseStrides{
 inline constexpr LoopPass kChooseLayouts{
     "choose-layouts", "Strides that lowering left open are settled: channels last through convolutional nets.",
     on_loops<ir::choose_layouts>};
+inline constexpr LoopPass kTurnOperands{
+    "turn-operands", "Large operands that reductions would read across their rows are copied into the rows' order.",
+    on_loops<ir::turn_operands>,
+    [](const target::Target& target, const Settings&) { return target.has(target::Feature::ThreadGrids); }};
 inline constexpr LoopPass kSplitPartWrites{
     "split-part-writes", "An input or a state that changes in a part has that part written, not all of it.",
     on_loops<ir::split_part_writes>};

@@ -1,0 +1,204 @@
+#include "passes/loop/turned_operands.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+namespace coil::ir {
+namespace {
+
+constexpr std::int64_t kMany = 1 << 20;  // elements, from which on a copy costs less than what it spares
+
+/// Which loop variables neighbours in memory lie along, in bytes.
+using Votes = std::unordered_map<Expr, double>;
+
+class Turning {
+ public:
+  explicit Turning(Graph& graph) : graph_(graph) {}
+
+  void run() {
+    // What a branch copies is not there behind it.
+    if (std::ranges::any_of(graph_.operations(),
+                            [](const Operation& op) { return std::holds_alternative<Control>(op.node); }))
+      return;
+    for (const Operation& op : graph_.operations())
+      if (op.is_loop() && graph_.target(device_of(op)).has(target::Feature::ThreadGrids)) look_at(op);
+    std::erase_if(turned_, [](const Turned& turned) { return !turned.by_reduction; });
+    if (turned_.empty()) return;
+    std::vector<Operation> result;
+    for (Operation op : graph_.operations()) {
+      if (op.is_loop()) read_copies(op, result);
+      result.push_back(std::move(op));
+    }
+    graph_.replace_operations(std::move(result));
+  }
+
+ private:
+  /// A buffer as an operation walks it: dense dimensions, outermost first, and the loop variable of each. A dimension
+  /// of the buffer's own may be several of these.
+  struct Walk {
+    Exprs sizes, variables;
+  };
+  /// A buffer, in which dimensions, and the one of them that is to be innermost.
+  struct Key {
+    BufferId buffer = 0;
+    Exprs sizes;
+    std::size_t dim = 0;
+    bool operator==(const Key&) const = default;
+  };
+  struct Turned {
+    Key key;
+    bool by_reduction = false;         ///< a reduction would read it across its rows
+    std::vector<OperationId> readers;  ///< that walk the wanted dimension
+    std::optional<BufferId> copy = std::nullopt;
+  };
+
+  const Device& device_of(const Operation& op) const { return graph_.buffer(op.outs[0]).layout.device; }
+
+  std::int64_t elements(const Layout& layout) const { return graph_.env().hint_or(sym::product(layout.sizes), 0); }
+
+  static std::optional<std::size_t> innermost(const Layout& layout) {
+    for (std::size_t d = layout.sizes.size(); d-- > 0;)
+      if (layout.strides[d].is_constant(1) && !layout.sizes[d].is_constant(1)) return d;
+    return std::nullopt;
+  }
+
+  /// How a load walks a large buffer; nothing where it does not read all of it, each element once.
+  std::optional<Walk> walk_of(const Operation& op, Scalar load) const {
+    if (load->op != ScalarOp::Load || !load->args.empty() || load->mask) return std::nullopt;
+    const Layout& layout = graph_.buffer(load->buffer).layout;
+    if (elements(layout) < kMany) return std::nullopt;
+    struct Step {
+      std::int64_t by;
+      Expr size, variable;
+    };
+    std::vector<Step> steps;
+    Expr rest = linear_index(layout, load->index);
+    const auto take = [&](Expr variable, Expr size) {
+      const auto linear = sym::linear_in(rest, variable);
+      if (!linear || !linear->coefficient.constant()) return false;
+      if (*linear->coefficient.constant() != 0) steps.push_back({*linear->coefficient.constant(), size, variable});
+      rest = linear->rest;
+      return true;
+    };
+    for (std::size_t d = 0; d < op.sizes().size(); ++d)
+      if (!op.sizes()[d].is_constant(1) && !take(graph_.ivar(d), op.sizes()[d])) return std::nullopt;
+    for (std::size_t d = 0; d < op.reduced().size(); ++d)
+      if (!op.reduced()[d].is_constant(1) && !take(graph_.rvar(d), op.reduced()[d])) return std::nullopt;
+    std::ranges::sort(steps, std::greater<>(), &Step::by);
+    Walk walk;
+    Expr dense = 1;
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      if (!dense.is_constant(step->by)) return std::nullopt;
+      dense = graph_.env().simplify(dense * step->size);
+    }
+    for (const Step& step : steps) walk.sizes.push_back(step.size), walk.variables.push_back(step.variable);
+    const bool whole = graph_.env().statically_known_equal(dense, sym::product(layout.sizes));
+    return whole && walk.sizes.size() > 1 ? std::optional(walk) : std::nullopt;
+  }
+
+  Votes votes_beside(const Operation& op, BufferId but) const {
+    Votes votes;
+    std::unordered_set<BufferId> seen{but};
+    const auto count = [&](const Layout& layout, const Exprs& index) {
+      if (const auto d = innermost(layout); d && *d < index.size())
+        votes[index[*d]] += static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
+    };
+    for (Scalar load : loads(op.body()))
+      if (load->op == ScalarOp::Load && seen.insert(load->buffer).second)
+        count(graph_.buffer(load->buffer).layout, load->index);
+    if (std::holds_alternative<Pointwise>(op.node) && op.store_index.empty())
+      for (BufferId out : op.outs) count(graph_.buffer(out).layout, graph_.ivars(op.sizes().size()));
+    return votes;
+  }
+
+  void look_at(const Operation& op) {
+    for (Scalar load : loads(op.body())) {
+      const auto walk = walk_of(op, load);
+      if (!walk) continue;
+      const Votes votes = votes_beside(op, load->buffer);
+      const auto of = [&](std::size_t d) {
+        const auto found = votes.find(walk->variables[d]);
+        return found == votes.end() ? 0.0 : found->second;
+      };
+      const Layout& layout = graph_.buffer(load->buffer).layout;
+      const double own = static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
+      const std::size_t last = walk->sizes.size() - 1;
+      for (std::size_t d = 0; d < last; ++d)
+        if (of(d) >= own + of(last)) want({load->buffer, walk->sizes, d}, op);
+    }
+  }
+
+  void want(const Key& key, const Operation& op) {
+    auto found = std::ranges::find(turned_, key, &Turned::key);
+    if (found == turned_.end()) found = turned_.insert(found, Turned{.key = key});
+    found->by_reduction = found->by_reduction || std::holds_alternative<Reduction>(op.node);
+    found->readers.push_back(op.id);
+  }
+
+  /// Whether the operation walks as one of these does, and reads the buffer at the same places: then they will be one
+  /// kernel.
+  bool walks_alike(const Operation& op, Scalar load, const Turned& turned) const {
+    return std::ranges::any_of(turned.readers, [&](OperationId id) {
+      const Operation& other = graph_.operations()[id];
+      if (other.id == op.id) return true;
+      return other.sizes() == op.sizes() && other.reduced() == op.reduced() &&
+             std::ranges::any_of(loads(other.body()), [&](Scalar l) {
+               return l->op == ScalarOp::Load && l->buffer == load->buffer && l->index == load->index;
+             });
+    });
+  }
+
+  void read_copies(Operation& op, std::vector<Operation>& before) {
+    const auto turned = [&](Scalar body) {
+      return graph_.pool().replace_loads(body, [&](Scalar load) { return from_copy(op, load, before); });
+    };
+    if (auto* loop = std::get_if<Pointwise>(&op.node)) loop->body = turned(loop->body);
+    if (auto* loop = std::get_if<Reduction>(&op.node)) loop->body = turned(loop->body);
+  }
+
+  /// The load from a copy; nothing where the buffer is read as it lies.
+  Scalar from_copy(const Operation& op, Scalar load, std::vector<Operation>& before) {
+    const auto walk = walk_of(op, load);
+    if (!walk) return nullptr;
+    for (Turned& turned : turned_) {
+      if (turned.key.buffer != load->buffer || turned.key.sizes != walk->sizes || !walks_alike(op, load, turned))
+        continue;
+      if (!turned.copy) before.push_back(copying(turned, load, *walk, op));
+      return graph_.pool().load(*turned.copy, load->dtype, moved_last(walk->variables, turned.key.dim));
+    }
+    return nullptr;
+  }
+
+  static Exprs moved_last(Exprs list, std::size_t d) {
+    std::rotate(list.begin() + static_cast<std::ptrdiff_t>(d), list.begin() + static_cast<std::ptrdiff_t>(d) + 1,
+                list.end());
+    return list;
+  }
+
+  /// What makes the copy, for the load that is its first reader.
+  Operation copying(Turned& turned, Scalar load, const Walk& walk, const Operation& reader) {
+    const Layout layout = graph_.buffer(load->buffer).layout;
+    const Exprs sizes = moved_last(walk.sizes, turned.key.dim), from = moved_last(walk.variables, turned.key.dim),
+                to = graph_.ivars(sizes.size());
+    turned.copy = graph_
+                      .add_buffer("", BufferKind::Computed,
+                                  {layout.dtype, layout.device, sizes, sym::contiguous_strides(sizes), true})
+                      .id;
+    Exprs index;
+    for (Expr e : load->index) index.push_back(sym::substitute(e, from, to));
+    return {.node = Pointwise{sizes, graph_.pool().load(load->buffer, layout.dtype, index)},
+            .outs = {*turned.copy},
+            .origins = reader.origins,
+            .where = reader.where};
+  }
+
+  Graph& graph_;
+  std::vector<Turned> turned_;
+};
+
+}  // namespace
+
+void turn_operands(Graph& graph) { Turning(graph).run(); }
+
+}  // namespace coil::ir
