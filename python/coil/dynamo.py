@@ -129,16 +129,19 @@ def compile_graph(gm, options, name="main", **layouts):
 
 def _translated(gm, options, name, **more):
     """The graph, compiled. Exchanges that Coil has no form for after all are torch's."""
-    taker = exchanges.Taker(options.device) if options.own_exchanges and collectives.has_any(gm) else None
+    if not options.own_exchanges or not collectives.has_any(gm):
+        return _compiled(gm, options, name, **more)
+    taker = exchanges.Taker(options.device)
     try:
         graph = _compiled(gm, options, name, taker=taker, **more)
     except _native.Error:
-        if taker is None or taker.device is None or not options.hands_over:
+        if taker.device is None or not options.hands_over:
             raise
-        return _compiled(gm, options, name, **more)
-    if taker is not None and taker.device is not None and graph.exchanges[0]:
+        graph = _compiled(gm, options, name, **more)
+    if graph.exchanges[0] and taker.device is not None:
         by_torch = (lambda: _named(_compiled(gm, options, name, **more), options)) if options.hands_over else None
         graph.choose = exchanges.Choice(graph, taker.device, by_torch)
+    graph.meets = True  # what it became depends on the groups that are there now
     return graph
 
 

@@ -1,5 +1,5 @@
-"""Collectives through torch.compile: two processes over Gloo go through collective_cases.py, whose cases are tests
-here.
+"""Collectives through torch.compile: two processes over Gloo go through collective_cases.py and own_exchange_cases.py,
+whose cases are tests here.
 """
 
 import json
@@ -11,6 +11,7 @@ import sys
 import pytest
 
 import collective_cases
+import own_exchange_cases
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
 pytest.importorskip("coil", reason="the Python extension is not built")
@@ -31,7 +32,7 @@ def found(request, tmp_path_factory):
         "COIL_CACHE": str(folder / "cache"),
         "OMP_NUM_THREADS": "1",
     }
-    script = pathlib.Path(collective_cases.__file__)
+    script = pathlib.Path(own_exchange_cases.__file__)
     ranks = []
     for rank in range(WORLD):
         command = [sys.executable, script, str(rank), str(WORLD), folder / "store", folder / f"{rank}.json", *names]
