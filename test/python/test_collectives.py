@@ -58,3 +58,21 @@ def test_case(found, name):
     assert not failed, "\n".join(failed)
     for rank, results in enumerate(found):
         assert name in results, f"rank {rank} did not come to it, for what went before failed: {results['log']}"
+
+
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_rank_that_dies(tmp_path, kind):
+    """The other one's call ends with an error that names it, whether ranks share memory or send messages."""
+    script = pathlib.Path(__file__).resolve().with_name("endless_exchanges.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COIL_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, script, tmp_path / "store", kind]
+    first, second = (
+        subprocess.Popen([*command, str(rank)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for rank in range(WORLD)
+    )
+    assert first.stdout.readline() == b"running\n", first.communicate(timeout=60)
+    second.kill()
+    second.wait()
+    _, errors = first.communicate(timeout=60)
+    said = errors.decode().strip().splitlines()[-1]
+    assert first.returncode == 1 and "rank 1" in said and "process group 'torch:0'" in said, errors.decode()[-2000:]
