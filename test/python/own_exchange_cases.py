@@ -59,26 +59,25 @@ def own_exchanges(r):
     """
     import coil.exchanges
 
+    group = dist.new_group(list(range(r.world)))
+
     def gathers(t):
-        parts = [funcol.all_gather_tensor(t * k, 0, r.group) for k in range(4)]
+        parts = [funcol.all_gather_tensor(t * k, 0, group) for k in range(4)]
         return sum(p.sum() * k for k, p in enumerate(parts))
 
     made, define = [], coil.exchanges._native.define_group
-    coil.exchanges._groups.clear()  # what other cases have made
-    coil.exchanges._native.define_group = lambda name, *rest: made.append(name) or define(name, *rest)
-    try:
-        with Watched() as watched:
-            r.compare(lambda t: funcol.all_reduce(t * 2, "sum", r.group) + t, r.tensor(8, 3))
-            r.compare(gathers, r.tensor(5, 2))
-            r.compare(lambda t: funcol.all_reduce(t * 2, "sum", r.group) * t, r.tensor(4, grad=True), grad=True)
-            assert watched.chosen() == (len(watched.graphs), 0), watched.chosen()
-            assert not any(graph.host_calls for graph in watched.graphs)
-            assert all(graph.exchanges[0] == [f"torch:{r.name}"] for graph in watched.graphs)
-            texts = [graph.exchanges[1] for graph in watched.graphs]
-            assert "_shot_all_reduce" in texts[0] and (r.device == "cuda" or "all_gather 4 " in texts[1]), texts
-            assert made == [f"torch:{r.name}"], made
-    finally:
-        coil.exchanges._native.define_group = define
+    noting = lambda name, *rest: made.append(name) or define(name, *rest)  # noqa: E731
+    with Watched() as watched, unittest.mock.patch.object(coil.exchanges._native, "define_group", noting):
+        r.compare(lambda t: funcol.all_reduce(t * 2, "sum", group) + t, r.tensor(8, 3))
+        r.compare(gathers, r.tensor(5, 2))
+        r.compare(lambda t: funcol.all_reduce(t * 2, "sum", group) * t, r.tensor(4, grad=True), grad=True)
+        assert watched.chosen() == (len(watched.graphs), 0), watched.chosen()
+        assert not any(graph.host_calls for graph in watched.graphs)
+        assert all(graph.exchanges[0] == [f"torch:{group.group_name}"] for graph in watched.graphs)
+        texts = [graph.exchanges[1] for graph in watched.graphs]
+        assert "_shot_all_reduce" in texts[0] and (r.device == "cuda" or "all_gather 4 " in texts[1]), texts
+        assert made == [f"torch:{group.group_name}"], made
+    dist.destroy_process_group(group)
 
 
 @own_case
