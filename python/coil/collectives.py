@@ -2,9 +2,9 @@
 
 A functional collective gives a tensor whose values are still on their way; torch keeps its pending work by the tensor's
 storage, and `wait_tensor` waits for what that storage has. A compiled program holds values in memory of its own and not
-in torch's tensors, so that the wait of the graph would find nothing. Instead the call of a collective that torch carries
-out ends when its results are ready, before they are copied, and a wait in the graph is for what comes in from outside
-alone. Most exchanges are the program's own (exchanges.py), and so are waits for them.
+in torch's tensors, so that the wait of the graph would find nothing. Instead the call of a collective that torch
+carries out ends when its results are ready, before they are copied, and a wait in the graph is for what comes in from
+outside alone. Most exchanges are the program's own (exchanges.py), and so are waits for them.
 """
 
 import functools

@@ -91,8 +91,13 @@ def exchanges_left_to_torch(r):
 @own_case
 def result_that_another_graph_waits_for(r):
     ops = torch.ops._c10d_functional
-    start = lambda t: (ops.all_reduce(t * 2, "sum", r.name), ops.all_gather_into_tensor(t, r.world, r.name))  # noqa: E731
-    end = lambda a, b: (ops.wait_tensor(a) + 1, ops.wait_tensor(b) * 2)  # noqa: E731
+
+    def start(t):
+        return ops.all_reduce(t * 2, "sum", r.name), ops.all_gather_into_tensor(t, r.world, r.name)
+
+    def end(a, b):
+        return ops.wait_tensor(a) + 1, ops.wait_tensor(b) * 2
+
     t = r.tensor(32, 8)
     with Watched() as watched:
         for k in range(r.world):

@@ -77,3 +77,14 @@ def test_rank_that_dies(tmp_path, kind):
     _, errors = first.communicate(timeout=60)
     said = errors.decode().strip().splitlines()[-1]
     assert first.returncode == 1 and "rank 1" in said and "process group 'torch:0'" in said, errors.decode()[-2000:]
+
+
+def test_under_torchrun(tmp_path):
+    """Four ranks that find one another at the store of torchrun's agent, in groups of a mesh."""
+    script = pathlib.Path(__file__).resolve().with_name("mesh_exchanges.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "COIL_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", script]
+    done = subprocess.run(
+        command, env=environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0 and done.stdout.count("right") == 4, done.stderr[-3000:]
