@@ -180,9 +180,11 @@ class Group:
 
 
 def _timeout(group, device):
-    """In seconds."""
-    options = getattr(group._get_backend(torch.device(device)), "options", None)
-    timeout = getattr(options, "_timeout", None) or torch.distributed.distributed_c10d.default_pg_timeout
+    """In seconds; torch's default where the group has nothing for the device, as that of all processes may not."""
+    try:
+        timeout = group._get_backend(torch.device(device)).options._timeout
+    except (RuntimeError, AttributeError):
+        timeout = torch.distributed.distributed_c10d.default_pg_timeout
     return timeout.total_seconds()
 
 
