@@ -132,12 +132,13 @@ def _translated(gm, options, name, **more):
     if not options.own_exchanges or not collectives.has_any(gm):
         return _compiled(gm, options, name, **more)
     taker = exchanges.Taker(options.device)
-    try:
-        graph = _compiled(gm, options, name, taker=taker, **more)
-    except _native.Error:
-        if taker.device is None or not options.hands_over:
-            raise
-        graph = _compiled(gm, options, name, **more)
+    with exchanges.compiling():
+        try:
+            graph = _compiled(gm, options, name, taker=taker, **more)
+        except _native.Error:
+            if taker.device is None or not options.hands_over:
+                raise
+            graph = _compiled(gm, options, name, **more)
     if graph.exchanges[0] and taker.device is not None:
         by_torch = (lambda: _named(_compiled(gm, options, name, **more), options)) if options.hands_over else None
         graph.choose = exchanges.Choice(graph, taker.device, by_torch)

@@ -7,6 +7,7 @@ the ranks meet in the store when each comes to a graph for the first time, and c
 have the same, each runs the graph as it is; else, or where one does not come in time, each runs it with torch's calls.
 """
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -36,7 +37,7 @@ _FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 _INTEGERS = {torch.int8, torch.uint8, torch.int32, torch.int64}
 _COMBINATIONS = {"sum", "product", "min", "max"}
 
-_PATIENCE = 120.0  # seconds that a rank waits for others that are to compile the same graph
+_PATIENCE = 120.0  # seconds that a rank waits for others, longer where they are compiling
 _LONGEST_PAUSE = 0.016
 
 
@@ -153,7 +154,8 @@ class Group:
     def _trouble(self, key, exchanges, seconds):
         """Why the ranks cannot run a graph together; empty where they can."""
         missing = [r for r in range(self.size) if r != self.rank]
-        deadline, pause = time.monotonic() + seconds, 0.0005
+        begin = last = time.monotonic()
+        pause = 0.0005
         while missing:
             for r in [r for r in missing if self.store.check([f"{key}/{r}"])]:
                 if self.store.get(f"{key}/{r}").decode() != exchanges:
@@ -161,12 +163,19 @@ class Group:
                 missing.remove(r)
             if missing and self.store.check([f"{key}/verdict"]):
                 return "another rank has not found the same graph on all"
-            if missing and time.monotonic() > deadline:
+            now = time.monotonic()
+            if missing and now - last > seconds and now - begin < self.timeout / 2 and self._any_compiles(missing):
+                last = now  # they come to their graph when they have it
+            if missing and now - last > seconds:
                 self.late = True
-                return f"ranks {missing} did not come to the graph of rank {self.rank} within {seconds:g} s"
+                return f"ranks {missing} did not come to the graph of rank {self.rank} within {now - begin:.1f} s"
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         return ""
+
+    def _any_compiles(self, ranks):
+        store, keys = _store_of_all(), [f"compiling/{self.ranks[r]}" for r in ranks]
+        return any(store.check([key]) and store.get(key) == b"1" for key in keys)
 
     def make(self):
         """Tells the runtime of it. The ranks connect when the first graph runs."""
@@ -186,6 +195,25 @@ def _timeout(group, device):
     except (RuntimeError, AttributeError):
         timeout = torch.distributed.distributed_c10d.default_pg_timeout
     return timeout.total_seconds()
+
+
+def _store_of_all():
+    c10d = torch.distributed.distributed_c10d
+    return torch.distributed.PrefixStore("coil", c10d._get_process_group_store(c10d._get_default_group()))
+
+
+@contextlib.contextmanager
+def compiling():
+    """Others that have come to their graph wait longer for this rank, for as long as this lasts."""
+    if not torch.distributed.is_initialized():
+        yield
+        return
+    store, key = _store_of_all(), f"compiling/{torch.distributed.get_rank()}"
+    store.set(key, "1")
+    try:
+        yield
+    finally:
+        store.set(key, "0")
 
 
 @functools.cache

@@ -5,6 +5,7 @@ script it runs these and all others of collective_cases.py.
 import datetime
 import functools
 import os
+import time
 import unittest.mock
 
 import torch
@@ -15,7 +16,12 @@ from collective_cases import case, main
 
 
 class Watched:
-    """The graphs that are compiled while this lasts, and which way their exchanges go."""
+    """The graphs that are compiled while this lasts, and which way their exchanges go. `seconds`: that each compile
+    takes longer.
+    """
+
+    def __init__(self, seconds=0):
+        self.seconds = seconds
 
     def __enter__(self):
         import coil.dynamo
@@ -26,6 +32,7 @@ class Watched:
         self.before = dict(self.counters)
 
         def compiled(*args, **more):
+            time.sleep(self.seconds)
             self.graphs.append(self.compile(*args, **more))
             return self.graphs[-1]
 
@@ -172,6 +179,15 @@ def rank_that_compiles_anew(r):
             want = fn(t, u)
             r.same(graph(t, u), want)
         assert watched.chosen() == (2 if r.rank == 0 else 1, 0), watched.chosen()
+
+
+@own_case
+def rank_that_compiles_for_long(r):
+    """Is waited for."""
+    fn = lambda t: funcol.all_reduce(t * 2, "product", r.group) + t  # noqa: E731
+    with Watched(5 if r.rank == r.world - 1 else 0) as watched, patience(2):
+        r.compare(fn, r.tensor(16, 4))
+        assert watched.chosen() == (1, 0), watched.chosen()
 
 
 @own_case
