@@ -56,15 +56,15 @@ def source(node):
     return node
 
 
-def has_any(gm):
-    """Whether a graph, or one that it takes, exchanges values."""
-    return any(
-        is_collective(_operation(node))
+def nodes_of(gm):
+    """The nodes by which a graph, or one that it takes, exchanges values."""
+    return [
+        node
         for module in gm.modules()
         if isinstance(module, torch.fx.GraphModule)
         for node in module.graph.nodes
-        if node.op == "call_function"
-    )
+        if node.op == "call_function" and is_collective(_operation(node))
+    ]
 
 
 def waits_for_inputs(gm):

@@ -129,20 +129,29 @@ def compile_graph(gm, options, name="main", **layouts):
 
 def _translated(gm, options, name, **more):
     """The graph, compiled. Exchanges that Coil has no form for after all are torch's."""
-    if not options.own_exchanges or not collectives.has_any(gm):
-        return _compiled(gm, options, name, **more)
+    nodes = collectives.nodes_of(gm) if options.own_exchanges else []
     taker = exchanges.Taker(options.device)
+    if any(taker(node, node.target) for node in nodes):
+        graph = _exchanging(gm, options, name, taker, more)
+    else:
+        graph = _compiled(gm, options, name, **more)
+    if nodes:
+        graph.meets = True  # what it became depends on the groups that are there now
+    return graph
+
+
+def _exchanging(gm, options, name, taker, more):
+    """The graph, compiled, with what `taker` takes as exchanges of its own, unless the ranks find otherwise."""
     with exchanges.compiling():
         try:
             graph = _compiled(gm, options, name, taker=taker, **more)
         except _native.Error:
-            if taker.device is None or not options.hands_over:
+            if not options.hands_over:
                 raise
-            graph = _compiled(gm, options, name, **more)
-    if graph.exchanges[0] and taker.device is not None:
+            return _compiled(gm, options, name, **more)
+    if graph.exchanges[0]:
         by_torch = (lambda: _named(_compiled(gm, options, name, **more), options)) if options.hands_over else None
         graph.choose = exchanges.Choice(graph, taker.device, by_torch)
-    graph.meets = True  # what it became depends on the groups that are there now
     return graph
 
 
@@ -215,7 +224,7 @@ def _compile_forward(gm, options):
         return compile_graph(gm, options, "forward")
     results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
     saved = range(*context.fw_metadata.tensors_saved_for_backwards_slice.indices(len(results)))
-    if options.own_exchanges and collectives.has_any(gm):
+    if options.own_exchanges and collectives.nodes_of(gm):
         saved = range(0)  # the graph may yet be run in another form (exchanges.Choice), whose strides must be the same
     graph = compile_graph(gm, options, "forward", free=saved)
     told = [graph.constant_strides(i) if i in saved else None for i in range(len(results))]

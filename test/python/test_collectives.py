@@ -25,8 +25,8 @@ WORLD, SECONDS = 2, 600
 @pytest.fixture(scope="module")
 def found(request, tmp_path_factory):
     """What each rank found, by case. A rank that hangs is ended; the others then fail in its place."""
-    here = [item.callspec.params for item in request.session.items if item.path == request.path]
-    names = [params["name"] for params in here if "name" in params]
+    here = [item for item in request.session.items if item.path == request.path and "found" in item.fixturenames]
+    names = [item.callspec.params["name"] for item in here]
     folder = tmp_path_factory.mktemp("collectives")
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -88,3 +88,11 @@ def test_under_torchrun(tmp_path):
         command, env=environment | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0 and done.stdout.count("right") == 4, done.stderr[-3000:]
+
+
+def test_fake_group():
+    """Whose ranks are not there, and whose store holds nothing: torch's calls do what they do there."""
+    script = pathlib.Path(__file__).resolve().with_name("fake_group_exchanges.py")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-3000:]
