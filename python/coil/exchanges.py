@@ -14,6 +14,7 @@ import os
 import pathlib
 import socket
 import time
+import uuid
 import warnings
 import weakref
 
@@ -122,6 +123,8 @@ class Group:
         self.is_made = False
         self.warned = False
         self.store.set(f"host/{self.rank}", _machine())
+        if self.rank == 0:
+            self.store.set("token", uuid.uuid4().hex)
 
     def agrees(self, exchanges):
         """Whether all ranks have come to a graph that exchanges this. Each asks once; who asks in the same turn for
@@ -183,9 +186,13 @@ class Group:
             return
         self.is_made = True
         hosts = {self.store.get(f"host/{r}") for r in range(self.size)}
-        address = os.environ.get("COIL_GROUP_ADDRESS") or ("127.0.0.1" if len(hosts) == 1 else _address(self.store))
+        base, prefix = _base(self.store), f"coil/{self.store.get('token').decode()}/"
+        address = os.environ.get("COIL_GROUP_ADDRESS") or ("127.0.0.1" if len(hosts) == 1 else _address(base))
         shares = os.environ.get("COIL_GROUP_SHARED") != "0"
-        _native.define_group(PREFIX + self.name, self.rank, self.ranks, self.store, address, self.timeout, shares)
+        # Where that can be, without Python: a thread that finds a rank gone must not wait for one that holds the GIL.
+        served = type(base) is torch.distributed.TCPStore
+        store = (base.host, base.port, prefix) if served else torch.distributed.PrefixStore(prefix[:-1], base)
+        _native.define_group(PREFIX + self.name, self.rank, self.ranks, store, address, self.timeout, shares)
 
 
 def _timeout(group, device):
@@ -222,10 +229,14 @@ def _machine():
     return f"{socket.gethostname()} {boot.read_text().strip() if boot.exists() else ''}"
 
 
-def _address(store):
-    """Of this machine, for others: where its way to the store begins, or what its name stands for."""
+def _base(store):
     while hasattr(store, "underlying_store"):
         store = store.underlying_store
+    return store
+
+
+def _address(store):
+    """Of this machine, for others: where its way to the store begins, or what its name stands for."""
     if hasattr(store, "host"):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((store.host, store.port))

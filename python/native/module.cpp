@@ -22,6 +22,7 @@
 #include "ops/registry.h"
 #include "passes/graph/passes.h"
 #include "runtime/groups/groups.h"
+#include "runtime/groups/stores.h"
 #include "runtime/groups/symmetric.h"
 #include "runtime/host/symm_mem_args.h"
 #include "runtime/plan/package.h"
@@ -325,18 +326,28 @@ NB_MODULE(_native, m) {
       "define_group",
       [](const std::string& name, int rank, std::vector<int> ranks, nb::object store, const std::string& address,
          double seconds, bool shares) {
-        runtime::groups::OutsideGroup group{
-            .rank = rank, .ranks = std::move(ranks), .store = torch_store(std::move(store)), .address = address};
         constexpr double kMilliseconds = 1000;
-        group.timeout = runtime::groups::Milliseconds(static_cast<std::int64_t>(seconds * kMilliseconds));
-        group.shares = shares;
+        runtime::groups::OutsideGroup group{
+            .rank = rank,
+            .ranks = std::move(ranks),
+            .address = address,
+            .timeout = runtime::groups::Milliseconds(static_cast<std::int64_t>(seconds * kMilliseconds)),
+            .shares = shares};
+        if (nb::isinstance<nb::tuple>(store)) {
+          const auto [host, port, prefix] = nb::cast<std::tuple<std::string, int, std::string>>(store);
+          const nb::gil_scoped_release released;
+          group.store =
+              runtime::groups::with_prefix(runtime::groups::open_tcp_store(host, port, false, group.timeout), prefix);
+        } else {
+          group.store = torch_store(std::move(store));
+        }
         const nb::gil_scoped_release released;
         runtime::groups::define_outside(name, std::move(group));
       },
       nb::arg("name"), nb::arg("rank"), nb::arg("ranks"), nb::arg("store"), nb::arg("address"), nb::arg("seconds"),
       nb::arg("shares"),
       "A process group by a name that begins with `torch:`, in place of an earlier one. `ranks`: of its members, among "
-      "all processes; `store`: as torch.distributed has them.");
+      "all processes; `store`: one of torch's, or the host, port and prefix of one that a TCPStore serves.");
   m.def(
       "abandon_groups", [] { runtime::groups::abandon_outside_groups(); },
       "In a process that was forked: groups that were made before are not its own.");
