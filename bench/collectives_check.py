@@ -19,7 +19,7 @@ import tempfile
 import torch
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SCRIPT = ROOT / "test/python/collective_cases.py"
+SCRIPT = ROOT / "test/python/own_exchange_cases.py"
 sys.path.insert(0, str(SCRIPT.parent))
 
 
@@ -67,6 +67,7 @@ def report(name, found):
 
 def main():
     import collective_cases
+    import own_exchange_cases  # noqa: F401  (which adds to them)
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="of cases; all of them where none is named")

@@ -2,8 +2,9 @@
 
 A functional collective gives a tensor whose values are still on their way; torch keeps its pending work by the tensor's
 storage, and `wait_tensor` waits for what that storage has. A compiled program holds values in memory of its own and not
-in torch's tensors, so that the wait of the graph would find nothing. Instead the call of a collective ends when its
-results are ready, before they are copied, and a wait in the graph is for what comes in from outside alone.
+in torch's tensors, so that the wait of the graph would find nothing. Instead the call of a collective that torch
+carries out ends when its results are ready, before they are copied, and a wait in the graph is for what comes in from
+outside alone. Most exchanges are the program's own (exchanges.py), and so are waits for them.
 """
 
 import functools
@@ -48,16 +49,28 @@ def _operation(node):
     return node.target
 
 
+def source(node):
+    """The node whose result a node is, or is one of."""
+    while isinstance(node, Node) and node.target is operator.getitem:
+        node = node.args[0]
+    return node
+
+
+def nodes_of(gm):
+    """The nodes by which a graph, or one that it takes, exchanges values."""
+    return [
+        node
+        for module in gm.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+        if node.op == "call_function" and is_collective(_operation(node))
+    ]
+
+
 def waits_for_inputs(gm):
     """Whether a graph, or one that it takes, waits for a tensor that no collective of the graph itself makes: it may
     come from outside, with its values still on their way.
     """
-
-    def source(node):
-        while isinstance(node, Node) and node.target is operator.getitem:
-            node = node.args[0]
-        return node
-
     return any(
         is_wait(node.target) and not is_collective(_operation(source(node.args[0])))
         for module in gm.modules()

@@ -3,11 +3,12 @@ inference graphs to Coil.
 """
 
 import contextlib
+import dataclasses
 import functools
 
 import torch
 
-from . import _native, artifacts, facts, joint, masks, recompiles, triton_kernels, whole
+from . import _native, artifacts, collectives, exchanges, facts, joint, masks, recompiles, triton_kernels, whole
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
 from .graph import is_token, translate
@@ -126,8 +127,36 @@ def compile_graph(gm, options, name="main", **layouts):
     return _named(_translated(gm, options, name, **layouts), options)
 
 
-def _translated(gm, options, name, frozen=None, keep_graph=True, **layouts):
-    """The graph, compiled. Free sizes that the compile must have the values of are fixed by guards."""
+def _translated(gm, options, name, **more):
+    """The graph, compiled. Exchanges that Coil has no form for after all are torch's."""
+    nodes = collectives.nodes_of(gm) if options.own_exchanges else []
+    taker = exchanges.Taker(options.device)
+    if any(taker(node, node.target) for node in nodes):
+        graph = _exchanging(gm, options, name, taker, more)
+    else:
+        graph = _compiled(gm, options, name, **more)
+    if nodes:
+        graph.meets = True  # what it became depends on the groups that are there now
+    return graph
+
+
+def _exchanging(gm, options, name, taker, more):
+    """The graph, compiled, with what `taker` takes as exchanges of its own, unless the ranks find otherwise."""
+    with exchanges.compiling():
+        try:
+            graph = _compiled(gm, options, name, taker=taker, **more)
+        except _native.Error:
+            if not options.hands_over:
+                raise
+            return _compiled(gm, options, name, **more)
+    if graph.exchanges[0]:
+        by_torch = (lambda: _named(_compiled(gm, options, name, **more), options)) if options.hands_over else None
+        graph.choose = exchanges.Choice(graph, taker.device, by_torch)
+    return graph
+
+
+def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **layouts):
+    """Free sizes that the compile must have the values of are fixed by guards."""
     assumed = facts.wanted(gm, options.size_facts) if options.size_facts else []
     while True:
         try:
@@ -139,6 +168,7 @@ def _translated(gm, options, name, frozen=None, keep_graph=True, **layouts):
                 options.fallback_random,
                 kernels=_kernels(options),
                 assumed=assumed,
+                taker=taker,
                 **layouts,
             )
             return _compile(traced, options, name, keep_graph=keep_graph)
@@ -169,6 +199,7 @@ class _InTorch:
     """A graph that torch runs, called as compiled ones are."""
 
     host_calls = True
+    exchanges = [], ""
     arguments = -1  # AOTAutograd stays around it
 
     def __init__(self, gm):
@@ -193,6 +224,8 @@ def _compile_forward(gm, options):
         return compile_graph(gm, options, "forward")
     results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
     saved = range(*context.fw_metadata.tensors_saved_for_backwards_slice.indices(len(results)))
+    if options.own_exchanges and collectives.nodes_of(gm):
+        saved = range(0)  # the graph may yet be run in another form (exchanges.Choice), whose strides must be the same
     graph = compile_graph(gm, options, "forward", free=saved)
     told = [graph.constant_strides(i) if i in saved else None for i in range(len(results))]
     context.output_strides[:] = [strides and tuple(strides) for strides in told]
@@ -307,7 +340,7 @@ def _is_plain(graph, count):
         and all(i.mutation_type in (MutationType.NOT_MUTATED, MutationType.MUTATED_IN_GRAPH) for i in meta.input_info)
         and all(o.output_type in (OutputType.non_alias, OutputType.unsafe_view_alias) for o in meta.output_info)
         and all(isinstance(m, PlainTensorMeta) for m in (*meta.subclass_inp_meta, *meta.subclass_fw_graph_out_meta))
-        and not (graph.host_calls and torch._C._is_any_autocast_enabled())
+        and not ((graph.host_calls or graph.exchanges[0]) and torch._C._is_any_autocast_enabled())
     )
 
 
@@ -378,7 +411,8 @@ class _Compilers:
 
 def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
     """A callable for a graph of Dynamo's, through AOTAutograd, which gets the arguments `aot` too. `standalone`:
-    AOTAutograd's result is made to be saved by the caller, and found in torch's cache `by key` or `never`.
+    AOTAutograd's result is made to be saved by the caller, and found in torch's cache `by key` or `never`; its
+    exchanges are torch's.
     """
     from torch._dynamo.backends.common import aot_autograd
 
@@ -386,6 +420,8 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
     )
     masks.simplify(gm)
+    if standalone is not None:
+        options = dataclasses.replace(options, own_exchanges=False)
     named = kept is not None and standalone != "never" and kept.has_key(gm)
     keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
     compilers = _Compilers(options, example_inputs, keeps)

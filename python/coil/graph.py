@@ -151,7 +151,8 @@ class Translator:
     compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder,
     those of memory that does not come as the graph has it. `free`: positions of results whose
     strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
-    has them, that hold in every call."""
+    has them, that hold in every call. `taker`: says which exchanges the program carries out (exchanges.Taker); else
+    torch does."""
 
     def __init__(
         self,
@@ -164,8 +165,11 @@ class Translator:
         free=(),
         kernels=None,
         assumed=(),
+        taker=None,
     ):
         self.gm = gm
+        self.taker = taker
+        self.taken = set()  # nodes of exchanges that the program carries out
         self.kernels = kernels or triton_kernels.Compiler()
         self.native = _native.TracedGraph(name)
         self.frozen = frozen or {}
@@ -432,8 +436,13 @@ class Translator:
         return dtype, sizes, strides, 0, device
 
     def wait(self, node):
-        """The tensor that is waited for, which has its values by now (collectives.py)."""
+        """The tensor that is waited for, which has its values by now (collectives.py) unless the program exchanges
+        them itself.
+        """
         tensor, value = node.args[0], node.meta["val"]
+        if collectives.source(tensor) in self.taken:
+            self.nodes[node] = self.call(node, node.target, node.args, value)
+            return
         made = self.nodes[tensor]
         if self.tensor(_value(tensor)) != self.tensor(value):  # eager's gives back the tensor as it lies in memory
             made = self.native.call(
@@ -448,6 +457,9 @@ class Translator:
 
     def call(self, node, operation, args, value):
         collectives.refuse_point_to_point(node)
+        if self.taker and operation is node.target and (taken := self.taker(node, operation)):
+            self.taken.add(node)
+            args = taken
         for given in self.objects.intersection(node.all_input_nodes):
             refuse(node, f"takes an object, %{given.name}, which is not supported")
         self.exact = (
@@ -476,7 +488,7 @@ class Translator:
         ):
             target = "host." + target
             _native.leave_to_host(target)
-        elif self.hand_over and (target in _CHECKED or collectives.is_collective(operation)):
+        elif self.hand_over and node not in self.taken and (target in _CHECKED or collectives.is_collective(operation)):
             target = "host." + target
         return self.native.call(
             target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or ""

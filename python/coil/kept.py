@@ -74,6 +74,8 @@ class Output(OutputCode):
     def prepare_for_serialization(self):
         if not isinstance(self.graph, _native.CompiledGraph) or not self.graph.entry:
             raise autograd_cache.BypassAOTAutogradCache("the graph is not in Coil's cache")
+        if getattr(self.graph, "meets", False):
+            raise autograd_cache.BypassAOTAutogradCache("whether its exchanges are its own the ranks find out together")
         if self.fixes_floats:
             raise autograd_cache.BypassAOTAutogradCache("a float that the call is given is a constant of the graph")
         try:

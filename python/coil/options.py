@@ -28,6 +28,11 @@ _OWN = {
         "how many recorded calls a graph keeps, those last used; 8 by default (of programs that are recorded in parts, "
         "eight times as many parts)",
     ),
+    "distribution.own": (
+        "true|false",
+        "exchanges in process groups of torch.distributed's over Gloo or NCCL are the program's own, where all ranks "
+        "come to the same graphs; false leaves them to torch",
+    ),
     "fallback_random": (
         "true|false",
         "leave operators that draw random numbers to torch, which draws the numbers that eager draws",
@@ -102,6 +107,7 @@ class Options:
     budget: float = 1.0  # of what is kept for the backward graph
     recompiles: bool = False  # each recompile is told
     device: str | None = None
+    own_exchanges: bool = True
     numbers: itertools.count = dataclasses.field(default_factory=itertools.count, compare=False)
 
     def debug_folder(self, name):
@@ -118,6 +124,7 @@ class Options:
         own = ([("device", self.device)] if self.device else []) + (
             [("memory.budget", str(self.budget))] if self.budget < 1 else []
         )
+        own += [] if self.own_exchanges else [("distribution.own", "false")]
         return sorted(self.settings.items()) + own
 
 
@@ -230,6 +237,7 @@ def parse(options=None, mode=None):
     )
     log = _words(given, "log", os.environ.get("COIL_LOGS", ""))
     recompiles = "recompiles" in log
+    own_exchanges = _flag(given, "distribution.own", True)
     log = [_TORCH_NAMES.get(s, s) for s in log if s != "recompiles"]
     device = _device(given)
     debug_dir, facts, recordings = _path(given, "debug_dir"), _facts(given), _count(given, "cuda.graphs_kept", 8)
@@ -251,4 +259,5 @@ def parse(options=None, mode=None):
         budget=budget,
         recompiles=recompiles,
         device=device,
+        own_exchanges=own_exchanges,
     )

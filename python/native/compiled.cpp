@@ -96,6 +96,8 @@ struct CompiledGraph::Lease {
       }
     }
     if (!state) {
+      std::optional<nb::gil_scoped_release> release;  // while process groups are joined, by a store that is Python's
+      if (!graph.exchanges_.groups.empty()) release.emplace();
       state = std::make_unique<State>(graph.model_);
       state->context.set_recording(graph.record, graph.recordings);
     }
@@ -130,6 +132,7 @@ CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, Cal
   saved_ = std::make_shared<runtime::Program>(program);
   model_ = runtime::Model::load(std::move(program), torch_host(plan_device));
   const runtime::Plan& plan = model_->plan();
+  exchanges_ = runtime::exchanges_of(plan);
   for (std::size_t i = 0; i < pattern_.inputs.size(); ++i)
     if (pattern_.inputs[i] != InputKind::Frozen) arguments_.push_back(i);
   COIL_CHECK(arguments_.size() == plan.inputs.size(), "a call passes {} inputs, the program takes {}",
@@ -457,7 +460,27 @@ bool CompiledGraph::find_loose(PyObject** args, State& state) const {
   return any;
 }
 
+CompiledGraph* CompiledGraph::chosen() {
+  const nb::object other = choose();
+  if (other.is_none()) return nullptr;
+  if (!nb::isinstance<nb::bool_>(other)) return nb::inst_ptr<CompiledGraph>(other);
+  forget_states();
+  return nullptr;
+}
+
+void CompiledGraph::forget_states() {
+  std::vector<std::unique_ptr<State>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    gone.swap(idle_);
+  }
+  nb::gil_scoped_release release;  // a group's threads may be at its store
+  gone.clear();
+}
+
 nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go) {
+  if (choose.is_valid()) [[unlikely]]
+    if (CompiledGraph* other = chosen()) return other->call(args, count, lets_go);
   if (count != pattern_.inputs.size())
     fail("the graph takes {} inputs, but {} were given", pattern_.inputs.size(), count);
   if (pattern_.before.is_valid() &&

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coil/coil.h"
+#include "runtime/executor/exchanges.h"
 #include "runtime/executor/executor.h"
 
 namespace coil::python {
@@ -78,6 +79,10 @@ class CompiledGraph {
   /// How many recordings each of the graph's contexts keeps, the last used.
   std::size_t recordings = runtime::kRecordedRuns;
 
+  /// Of a graph that exchanges values with other processes: asked before each call. None: the graph is to run; True:
+  /// the same, in process groups that are new; another graph: that one is to run in its place.
+  nb::object choose;
+
   /// Where the cache of graphs keeps this one (cache_entry); empty where it was not asked.
   std::string entry;
   /// Whether it was compiled in this process, not found in the cache.
@@ -86,6 +91,7 @@ class CompiledGraph {
   const CallPattern& pattern() const { return pattern_; }
   std::size_t argument_count() const { return pattern_.inputs.size(); }
   const CompileReport& report() const { return report_; }
+  const runtime::Exchanges& exchanges() const { return exchanges_; }
   const runtime::Plan& plan() const;
   const std::string& provenance() const { return model_->provenance(); }
   void save(const std::filesystem::path&) const;
@@ -99,6 +105,9 @@ class CompiledGraph {
   struct State;
   struct Lease;
   struct Source;
+  /// The graph that `choose` has run in this one's place; null: none.
+  CompiledGraph* chosen();
+  void forget_states();
   void follow_stream(State&) const;
   bool read_input(State&, std::size_t i, PyObject* object) const;
   bool find_loose(PyObject** args, State&) const;
@@ -107,6 +116,7 @@ class CompiledGraph {
   CompileReport report_;
   CallPattern pattern_;
   std::shared_ptr<const runtime::Model> model_;
+  runtime::Exchanges exchanges_;
   std::vector<Source> sources_;         ///< where the memory of each of the program's outputs comes from
   std::vector<std::size_t> arguments_;  ///< for each of the program's inputs, its place in a call
   std::vector<bool> returned_;          ///< for each argument: it is a result itself

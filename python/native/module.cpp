@@ -21,6 +21,8 @@
 #include "ops/outside.h"
 #include "ops/registry.h"
 #include "passes/graph/passes.h"
+#include "runtime/groups/groups.h"
+#include "runtime/groups/stores.h"
 #include "runtime/groups/symmetric.h"
 #include "runtime/host/symm_mem_args.h"
 #include "runtime/plan/package.h"
@@ -28,6 +30,7 @@
 #include "support/error.h"
 #include "sym/needs_value.h"
 #include "torch_host.h"
+#include "torch_store.h"
 #include "traced_graph.h"
 
 namespace coil::python {
@@ -194,6 +197,14 @@ NB_MODULE(_native, m) {
       .def_rw("record", &CompiledGraph::record,
               "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
       .def_rw("recordings", &CompiledGraph::recordings, "How many of those are kept, the last used.")
+      .def_prop_ro(
+          "exchanges", [](const CompiledGraph& g) { return std::pair(g.exchanges().groups, g.exchanges().text); },
+          "The process groups in which the program itself exchanges values, and what; graphs of ranks for which that "
+          "is "
+          "the same can run with one another.")
+      .def_rw("choose", &CompiledGraph::choose,
+              "Called before each call of the graph: gives None, or another graph to run, or True where process groups "
+              "are new.")
       .def_ro("entry", &CompiledGraph::entry, "Its name in the cache of graphs; empty where that was not asked.")
       .def_ro("compiled_here", &CompiledGraph::compiled_here,
               "Whether this process compiled it, and did not find it in the cache.")
@@ -311,6 +322,42 @@ NB_MODULE(_native, m) {
         if (coil_comm_barrier(reinterpret_cast<const void*>(address)) != 0) fail("{}", coil_last_error());
       },
       "Returns when all ranks have come to it.");
+  m.def(
+      "define_group",
+      [](const std::string& name, int rank, std::vector<int> ranks, nb::object store, const std::string& address,
+         double seconds, bool shares) {
+        constexpr double kMilliseconds = 1000;
+        runtime::groups::OutsideGroup group{
+            .rank = rank,
+            .ranks = std::move(ranks),
+            .address = address,
+            .timeout = runtime::groups::Milliseconds(static_cast<std::int64_t>(seconds * kMilliseconds)),
+            .shares = shares};
+        if (nb::isinstance<nb::tuple>(store)) {
+          const auto [host, port, prefix] = nb::cast<std::tuple<std::string, int, std::string>>(store);
+          const nb::gil_scoped_release released;
+          group.store =
+              runtime::groups::with_prefix(runtime::groups::open_tcp_store(host, port, false, group.timeout), prefix);
+        } else {
+          group.store = torch_store(std::move(store));
+        }
+        const nb::gil_scoped_release released;
+        runtime::groups::define_outside(name, std::move(group));
+      },
+      nb::arg("name"), nb::arg("rank"), nb::arg("ranks"), nb::arg("store"), nb::arg("address"), nb::arg("seconds"),
+      nb::arg("shares"),
+      "A process group by a name that begins with `torch:`, in place of an earlier one. `ranks`: of its members, among "
+      "all processes; `store`: one of torch's, or the host, port and prefix of one that a TCPStore serves.");
+  m.def(
+      "abandon_groups", [] { runtime::groups::abandon_outside_groups(); },
+      "In a process that was forked: groups that were made before are not its own.");
+  m.def(
+      "check_groups_on",
+      [](const std::string& device) {
+        const Device place = parse_device(device);
+        runtime::groups::check_backend(place.is_host() ? "gloo" : runtime::groups::backend_of(place.type));
+      },
+      "Raises coil.Error where this machine lacks what exchanges of values on a device need.");
   m.def(
       "leave_to_host", [](const std::string& target) { ops::leave_to_host(target); },
       "Calls of this operator may be left to the host whatever the setting `fallback` says.");

@@ -1,7 +1,8 @@
 """Programs with collectives, compared with eager on the ranks of one process group.
 
-Each case is run by all ranks at once; `run` gives what each of them found. Before every compiled call one rank comes
-late, each in its turn, so that results that nobody waited for are seen to be unready.
+Each case is run by all ranks at once; `run` gives what each of them found; own_exchange_cases.py runs them from the
+command line. Before every compiled call one rank comes late, each in its turn, so that results that nobody waited for
+are seen to be unready.
 """
 
 import argparse
@@ -744,8 +745,8 @@ def run(rank, world, store, backend="coil", device="cpu", names=None, seconds=60
 
 
 def main():
-    """`collective_cases.py RANK WORLD STORE FOUND [--backend B] [--device D] [NAME ...]`: one rank; what it finds goes
-    into the file FOUND, a line of JSON for each case.
+    """`own_exchange_cases.py RANK WORLD STORE FOUND [--backend B] [--device D] [NAME ...]`: one rank; what it finds
+    goes into the file FOUND, a line of JSON for each case.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("rank", type=int)
@@ -777,7 +778,3 @@ def main():
         )
     sys.stderr.flush()
     os._exit(any("failed" in f for f in found.values()))  # a group that has failed may not let the process go
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@
 #include "library_ops/table.h"
 #include "runtime/device/messages.h"
 #include "runtime/executor/constant_memory.h"
+#include "runtime/executor/exchanges.h"
 #include "runtime/executor/other_queues.h"
 #include "runtime/groups/groups.h"
 #include "runtime/host/operators.h"
@@ -42,21 +43,21 @@ void check_host(const Plan& plan, const Host& host) {
   if (!missing.empty()) fail("the program leaves {} to its host, which has no such operator", fmt::join(missing, ", "));
 }
 
-/// This process is one of each group that the program exchanges values in.
+/// This process is one of each group that the program exchanges values in. (Groups from outside are made later.)
 void check_groups(const Plan& plan) {
   namespace names = library_ops::collectives;
   for (const Step& step : plan.steps)
     if (auto* call = std::get_if<ExternCall>(&step); call && library_ops::has(call->op, library_ops::Trait::Collective))
-      groups::require_group(read(call->attributes, names::kGroup), find(call->attributes, names::kRanks).value_or(0),
-                            plan.device);
-  for (const CommPool& pool : plan.comm_pools) groups::require_member(pool.group);
+      if (const std::string& group = read(call->attributes, names::kGroup); !groups::is_outside(group))
+        groups::require_group(group, find(call->attributes, names::kRanks).value_or(0), plan.device);
+  for (const CommPool& pool : plan.comm_pools)
+    if (!groups::is_outside(pool.group)) groups::require_member(pool.group);
 }
 
-bool exchanges(const Plan& plan) {
-  return !plan.comm_pools.empty() || std::ranges::any_of(plan.steps, [](const Step& step) {
-    const auto* call = std::get_if<ExternCall>(&step);
-    return call && library_ops::has(call->op, library_ops::Trait::Collective);
-  });
+/// Of a program that was compiled for the processes that the environment tells of, which all name one device.
+bool is_for_any_rank(const Plan& plan) {
+  const std::vector<std::string> groups = exchanges_of(plan).groups;
+  return !groups.empty() && std::ranges::none_of(groups, groups::is_outside);
 }
 
 std::vector<const void*> resolve(const Model::Impl& model) {
@@ -95,7 +96,7 @@ void move_constants_to(DeviceRuntime& device, std::uint32_t place, Model::Impl& 
 }  // namespace
 
 std::shared_ptr<const Model> Model::load(Program program, Host host) {
-  if (exchanges(program.plan)) program.plan.device = groups::device_of_rank(program.plan.device);
+  if (is_for_any_rank(program.plan)) program.plan.device = groups::device_of_rank(program.plan.device);
   auto device = open_device(program.plan.device);
   return load(std::move(program), std::move(device), std::move(host));
 }

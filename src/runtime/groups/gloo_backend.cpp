@@ -25,9 +25,10 @@ OpenTransport open_library() {
   static OpenTransport open = nullptr;
   const std::lock_guard lock(mutex);
   if (open) return open;
-  const std::string here = own_folder(), beside = here + "../lib/";
+  // Beside the Python extension; beside programs, in bin and lib, and the extension as it is built.
+  const std::string here = own_folder(), beside = here + "../lib/", above = here + "../../lib/";
   const char* const names[] = {"libcoil_gloo.so"};
-  const char* const folders[] = {here.c_str(), beside.c_str(), ""};
+  const char* const folders[] = {here.c_str(), beside.c_str(), above.c_str(), ""};
   const SharedLibrary library("The part of Coil that exchanges values over Gloo", names, folders,
                               "install Gloo (Debian: libgloo-dev) and build Coil again, or put that file beside the "
                               "runtime");

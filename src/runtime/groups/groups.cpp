@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runtime/groups/stores.h"
+#include "runtime/groups/symmetric.h"
 #include "support/error.h"
 
 namespace coil::runtime::groups {
@@ -95,36 +96,86 @@ class Registry {
     const std::string name = canonical(asked);
     const std::pair key(name, to_string(device));
     if (const auto found = joined_.find(key); found != joined_.end()) return found->second;
-    const std::vector<int> ranks = find(asked, 0, device);
-    const World& w = world();
-    reach_store();
-    GroupOptions options{.name = name,
-                         .backend = backend_for(device),
-                         .device = device,
-                         .ranks = ranks,
-                         .store = store_,
-                         .address = {},
-                         .timeout = w.timeout};
-    options.rank = static_cast<int>(std::ranges::find(ranks, w.rank) - ranks.begin());
-    options.address = !w.address.empty() ? w.address : store_->local_address();
-    if (options.address.empty()) options.address = "127.0.0.1";
+    GroupOptions options = is_outside(name) ? options_of(outside(name)) : options_in_world(find(asked, 0, device));
+    options.name = name;
+    options.backend = backend_for(name, device);
+    options.device = device;
     return joined_[key] = join(options);
   }
 
   Meeting meet(std::string_view asked) {
     const std::lock_guard lock(mutex_);
+    if (is_outside(asked)) {
+      const OutsideGroup& g = outside(asked);
+      return {std::string(asked), g.rank, g.ranks, g.store, g.timeout, g.shares, true};
+    }
     const std::vector<int> ranks = find(asked, 0, std::nullopt);
     reach_store();
     const auto place = std::ranges::find(ranks, world().rank) - ranks.begin();
     return {canonical(asked), static_cast<int>(place), ranks, store_, world().timeout, world().shares};
   }
 
+  void define(const std::string& name, OutsideGroup group) {
+    std::vector<std::shared_ptr<ProcessGroup>> before;  // ends when the lock is let go of
+    const std::lock_guard lock(mutex_);
+    std::erase_if(joined_, [&](auto& one) {
+      if (one.first.first != name) return false;
+      before.push_back(std::move(one.second));
+      return true;
+    });
+    outside_.insert_or_assign(name, std::move(group));
+  }
+
+  void abandon() {
+    static std::vector<std::shared_ptr<ProcessGroup>>& left = *new std::vector<std::shared_ptr<ProcessGroup>>;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(joined_, [&](auto& one) {
+      if (!is_outside(one.first.first)) return false;
+      left.push_back(std::move(one.second));
+      return true;
+    });
+    outside_.clear();
+  }
+
  private:
+  const OutsideGroup& outside(std::string_view name) const {
+    const auto found = outside_.find(name);
+    if (found == outside_.end()) fail("process group '{}': nobody has made it in this process", name);
+    return found->second;
+  }
+
+  static GroupOptions options_of(const OutsideGroup& g) {
+    GroupOptions options;
+    options.rank = g.rank;
+    options.ranks = g.ranks;
+    options.store = g.store;
+    options.address = g.address;
+    options.timeout = g.timeout;
+    options.agreed = true;
+    return options;
+  }
+
+  GroupOptions options_in_world(std::vector<int> ranks) {
+    const World& w = world();
+    reach_store();
+    GroupOptions options;
+    options.rank = static_cast<int>(std::ranges::find(ranks, w.rank) - ranks.begin());
+    options.ranks = std::move(ranks);
+    options.store = store_;
+    options.address = !w.address.empty() ? w.address : store_->local_address();
+    if (options.address.empty()) options.address = "127.0.0.1";
+    options.timeout = w.timeout;
+    return options;
+  }
+
   void reach_store() {
     if (!store_) store_ = open_store(world());
   }
 
-  std::string backend_for(Device device) { return device.is_host() ? world().backend : backend_of(device.type); }
+  std::string backend_for(std::string_view name, Device device) {
+    if (!device.is_host()) return backend_of(device.type);
+    return is_outside(name) ? "gloo" : world().backend;
+  }
 
   static void check(const World& world) {
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
@@ -184,7 +235,7 @@ class Registry {
       fail("this process, rank {}, is none of its members (ranks {})", w.rank, fmt::join(ranks, ", "));
     if (wanted > 0 && static_cast<std::size_t>(wanted) != ranks.size())
       fail("the program was exported for {} ranks, but there are {}", wanted, ranks.size());
-    if (joins) check_backend(backend_for(*joins));
+    if (joins) check_backend(backend_for(name, *joins));
     return ranks;
   } catch (const Error& e) {
     fail("process group '{}': {}", asked, e.what());
@@ -193,6 +244,7 @@ class Registry {
   std::mutex mutex_;
   std::optional<World> world_;
   std::map<std::string, std::vector<int>, std::less<>> members_;
+  std::map<std::string, OutsideGroup, std::less<>> outside_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<ProcessGroup>> joined_;  ///< by name and device
   std::shared_ptr<Store> store_;
   bool has_read_ = false;
@@ -229,6 +281,12 @@ World world_of_environment() {
 
 void set_world(World world) { registry().set_world(std::move(world)); }
 void define_group(const std::string& name, std::vector<int> ranks) { registry().define(name, std::move(ranks)); }
+bool is_outside(std::string_view name) { return name.starts_with(kOutside); }
+void define_outside(const std::string& name, OutsideGroup group) {
+  forget_symmetric(name);
+  registry().define(name, std::move(group));
+}
+void abandon_outside_groups() { registry().abandon(); }
 void require_group(std::string_view name, std::int64_t ranks, Device device) {
   registry().require(name, ranks, device);
 }

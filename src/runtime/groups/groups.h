@@ -39,6 +39,25 @@ void set_world(World);
 /// name that stands for other ranks already, and for ranks that there are not.
 void define_group(const std::string& name, std::vector<int> ranks);
 
+/// A group that something else in this process has made, as torch.distributed does. Its name begins with kOutside. It
+/// is defined before a program that uses it first runs, and all its ranks have compared their programs by then: the
+/// same exchanges start together on all of them, and communication buffers of one plan are one allocation.
+struct OutsideGroup {
+  int rank = 0;            ///< in the group
+  std::vector<int> ranks;  ///< of its members among all processes
+  std::shared_ptr<Store> store;
+  std::string address;  ///< of this machine for the others
+  Milliseconds timeout{};
+  bool shares = true;  ///< memory, where its ranks can
+};
+inline constexpr std::string_view kOutside = "torch:";
+bool is_outside(std::string_view name);
+/// In place of one that had the name before, which all its ranks have left.
+void define_outside(const std::string& name, OutsideGroup);
+/// In a process that was forked from a rank's: their threads are not here, so that they are neither used nor taken
+/// down.
+void abandon_outside_groups();
+
 /// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
 /// other process. `ranks`: how many it must have; 0: any number.
 void require_group(std::string_view name, std::int64_t ranks = 0, Device = {});
@@ -51,7 +70,8 @@ struct Meeting {
   std::vector<int> ranks;  ///< of its members among all processes
   std::shared_ptr<Store> store;
   Milliseconds timeout{};
-  bool shares = true;  ///< memory, where they can
+  bool shares = true;    ///< memory, where they can
+  bool by_plan = false;  ///< allocations of one plan are one
   int size() const { return static_cast<int>(ranks.size()); }
 };
 /// That of a group which this process is a member of. Reaches the store, and joins nothing. Throws Error as

@@ -25,6 +25,9 @@ namespace {
 /// How long a rank whose exchange failed waits to hear of the others.
 constexpr Milliseconds kRollCall{2000};
 
+/// Bytes up to which ranks combine values on their own, from those of all.
+constexpr std::size_t kSmall = 4096;
+
 /// Keeps SIGPIPE from this thread, and for good from threads that it starts meanwhile. A rank that is gone is an error
 /// then and not the end of this process: Gloo writes to its sockets without asking that no signal come of it.
 class WithoutSigpipe {
@@ -303,8 +306,20 @@ class HostGroup final : public ProcessGroup {
 
   void all_reduce_now(void* data, Elements e, const Combine& combine, bool averages, std::uint32_t tag) {
     if (e.count == 0) return;
-    transport()->all_reduce(data, count(e), size_of(e.dtype), combine, tag);
+    if (bytes(e) <= kSmall)
+      combine_all(data, e, combine, tag);
+    else
+      transport()->all_reduce(data, count(e), size_of(e.dtype), combine, tag);
     if (averages) average(data, count(e), e.dtype, size_);
+  }
+
+  /// In one step instead of several: each rank gets the operands of all.
+  void combine_all(void* data, Elements e, const Combine& combine, std::uint32_t tag) {
+    std::vector<char> all(bytes(e) * static_cast<std::size_t>(size_));
+    transport()->all_gather(data, all.data(), bytes(e), tag);
+    std::memcpy(data, all.data(), bytes(e));
+    for (std::size_t r = 1; r < static_cast<std::size_t>(size_); ++r)
+      combine(data, all.data() + r * bytes(e), count(e));
   }
 
   void reduce_scatter_now(const void* in, void* out, Elements e, const Combine& combine, bool averages,
@@ -407,17 +422,15 @@ class HostGroup final : public ProcessGroup {
 
   void check_splits(const std::vector<std::int64_t>& sent, const std::vector<std::int64_t>& received,
                     std::uint32_t tag) {
-    std::vector<std::int64_t> all(sent.size() * sent.size());
-    transport()->all_gather(sent.data(), all.data(), sent.size() * sizeof(std::int64_t), tag + 2);
     // Every rank looks at what the others expect as well, so that all of them fail.
-    std::vector<std::int64_t> expected(all.size());
-    transport()->all_gather(received.data(), expected.data(), sent.size() * sizeof(std::int64_t), tag + 3);
     const auto n = sent.size();
+    std::vector<std::int64_t> mine = sent, all(2 * n * n);
+    mine.insert(mine.end(), received.begin(), received.end());
+    transport()->all_gather(mine.data(), all.data(), mine.size() * sizeof(std::int64_t), tag + 2);
     for (std::size_t from = 0; from < n; ++from)
       for (std::size_t to = 0; to < n; ++to)
-        if (all[from * n + to] != expected[to * n + from])
-          fail("rank {} sends {} elements to rank {}, which expects {}", from, all[from * n + to], to,
-               expected[to * n + from]);
+        if (const std::int64_t goes = all[2 * n * from + to], expected = all[2 * n * to + n + from]; goes != expected)
+          fail("rank {} sends {} elements to rank {}, which expects {}", from, goes, to, expected);
   }
 
   std::unique_ptr<Lane> make_lane() {

@@ -92,6 +92,7 @@ struct GroupOptions {
   std::shared_ptr<Store> store;
   std::string address;  ///< of this machine
   Milliseconds timeout{};
+  bool agreed = false;  ///< the ranks have found that their programs start the same exchanges together
   int size() const { return static_cast<int>(ranks.size()); }
 };
 

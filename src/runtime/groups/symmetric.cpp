@@ -20,6 +20,8 @@ struct Registry {
   std::map<std::string, std::uint64_t> allocations;  ///< made in each group
   std::set<std::string> warned;                      ///< groups
   std::map<const std::byte*, std::weak_ptr<SymmetricMemory>> places;
+  std::mutex making;  ///< held while memory by its plan is made
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<SymmetricMemory>> by_plan;  ///< by group and plan
 };
 
 /// Never destroyed: allocations may go when the process ends.
@@ -196,6 +198,37 @@ class Allocation final : public SymmetricMemory {
   std::unique_ptr<SignalPads> pads_;
 };
 
+/// `number`: the ranks find one another's by it.
+std::shared_ptr<SymmetricMemory> make(Meeting meeting, const SymmetricRequest& request, const std::string& number) {
+  Registry& r = registry();
+  auto made = std::make_shared<Allocation>(std::move(meeting), request, number);
+  const std::lock_guard lock(r.mutex);
+  std::erase_if(r.places, [](const auto& place) { return place.second.expired(); });
+  r.places.insert_or_assign(made->data(), made);
+  return made;
+}
+
+std::shared_ptr<SymmetricMemory> allocate(Meeting meeting, const SymmetricRequest& request) {
+  Registry& r = registry();
+  std::uint64_t number = 0;
+  {
+    const std::lock_guard lock(r.mutex);
+    number = r.allocations[meeting.name]++;
+  }
+  return make(std::move(meeting), request, std::to_string(number));
+}
+
+/// Ranks need not ask equally often: what one compiles anew another may have already.
+std::shared_ptr<SymmetricMemory> find_or_allocate(Meeting meeting, const SymmetricRequest& request) {
+  Registry& r = registry();
+  const std::lock_guard making(r.making);
+  const std::string plan = fmt::format("{} {}", request.bytes, request.plan), number = "plan " + to_hex(hash(plan));
+  std::shared_ptr<SymmetricMemory>& kept =
+      r.by_plan[{meeting.name, fmt::format("{} {}", to_string(request.device), plan)}];
+  if (!kept) kept = make(std::move(meeting), request, number);
+  return kept;
+}
+
 }  // namespace
 
 void define_segments(DeviceType device, SegmentBackend backend) {
@@ -205,18 +238,14 @@ void define_segments(DeviceType device, SegmentBackend backend) {
 }
 
 std::shared_ptr<SymmetricMemory> allocate_symmetric(const SymmetricRequest& request) {
-  Registry& r = registry();
   Meeting found = meeting(request.group);
-  std::uint64_t number = 0;
-  {
-    const std::lock_guard lock(r.mutex);
-    number = r.allocations[found.name]++;
-  }
-  auto made = std::make_shared<Allocation>(std::move(found), request, std::to_string(number));
-  const std::lock_guard lock(r.mutex);
-  std::erase_if(r.places, [](const auto& place) { return place.second.expired(); });
-  r.places.insert_or_assign(made->data(), made);
-  return made;
+  return found.by_plan ? find_or_allocate(std::move(found), request) : allocate(std::move(found), request);
+}
+
+void forget_symmetric(std::string_view group) {
+  Registry& r = registry();
+  const std::lock_guard making(r.making);
+  std::erase_if(r.by_plan, [&](const auto& one) { return one.first.first == group; });
 }
 
 std::optional<SymmetricPlace> find_symmetric(const void* address) {

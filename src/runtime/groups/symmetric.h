@@ -48,10 +48,14 @@ struct SymmetricRequest {
   std::string plan;  ///< what lies in it, in words that all ranks must have alike
 };
 
-/// Returns when all ranks have asked for the same. They must do so in the same order. Throws Error naming the ranks
-/// whose plans differ, or that did not come within the group's time. One warning, for each group, where the memory is
-/// not shared.
+/// Returns when all ranks have asked for the same. They must do so in the same order; of a group from outside
+/// (groups.h) who asks for a plan again gets the same memory again, for as long as the group is there. Throws Error
+/// naming the ranks whose plans differ, or that did not come within the group's time. One warning, for each group,
+/// where the memory is not shared.
 std::shared_ptr<SymmetricMemory> allocate_symmetric(const SymmetricRequest&);
+
+/// Lets go of what is kept for a group from outside. (Who uses it keeps it.)
+void forget_symmetric(std::string_view group);
 
 struct SymmetricPlace {
   std::shared_ptr<SymmetricMemory> memory;

@@ -183,7 +183,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   /// What ranks start together, under the number of the first of these collectives: those that start it by itself tell
   /// it too, and wait for nobody.
   bool agree_to_start(std::uint64_t together) override {
-    if (size() == 1) return together != 0;
+    if (size() == 1 || options_.agreed) return together != 0;
     begin_messages();
     const std::string key = fmt::format("starts/{}", collectives_ + 1);
     store_->set(fmt::format("{}/{}", key, rank()), std::to_string(together));
