@@ -16,8 +16,9 @@ namespace coil::ops {
 inline constexpr std::string_view kUserKernelCall = "coil.user_kernel.default";
 
 struct UserKernel {
-  /// What an entry of the argument block is: a pointer to the call's next tensor, its next number, or always the same.
-  enum class Kind : std::uint8_t { Tensor, Number, Constant };
+  /// What an entry of the argument block is: a pointer to the call's next tensor, its next number, the call's status
+  /// word (of Coil's own kernels), or always the same.
+  enum class Kind : std::uint8_t { Tensor, Number, Status, Constant };
   struct Parameter {
     std::string name;
     Kind kind = Kind::Tensor;
@@ -36,6 +37,8 @@ struct UserKernel {
                         ///< source text, constants, options
 
   std::size_t count(Kind) const;
+  /// Whether it leaves at once where the run has failed, and tells where it fails.
+  bool has_status() const { return count(Kind::Status) > 0; }
   /// The parameter that takes the call's tensor `k`.
   const Parameter& tensor(std::size_t k) const;
 };

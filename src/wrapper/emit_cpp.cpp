@@ -395,17 +395,19 @@ class Printer {
     const codegen::Launch& l = *c.launch;
     Exprs grid = l.grid;
     while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
+    const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes), word = status();
+    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks,
+         l.block, shared, word.empty() ? "" : ", ", word);
+  }
+  /// The status of the call that is being written; empty where it has none to look at.
+  std::string status() const {
     const auto site = failures_.sites.find(at_);
-    const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes);
-    const std::string status = site != failures_.sites.end()     ? fmt::format(", failures.status({})", site->second)
-                               : failures_.guarded.contains(at_) ? ", failures.status(0)"
-                                                                 : "";
-    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks, l.block,
-         shared, status);
+    if (site != failures_.sites.end()) return fmt::format("failures.status({})", site->second);
+    return failures_.guarded.contains(at_) ? "failures.status(0)" : "";
   }
   void print_line(const CallUserKernel& c) {
     using Kind = ops::UserKernel::Kind;
-    check_failures(failures_.guarded);
+    if (!c.kernel->has_status()) check_failures(failures_.guarded);
     comment(c.origins, c.where);
     std::vector<std::string> arguments;
     std::size_t tensor = 0, number = 0;
@@ -415,6 +417,8 @@ class Printer {
         const std::string base = address(v.buffer),
                           bytes = size(v.offset * static_cast<std::int64_t>(size_of(v.dtype)));
         arguments.push_back(fmt::format("pointer({}, {})", base, bytes));
+      } else if (p.kind == Kind::Status) {
+        arguments.push_back(fmt::format("pointer({}, 0)", status()));
       } else {
         const std::string value = p.kind == Kind::Number ? size(c.numbers.at(number++)) : cpp_integer(p.bits);
         arguments.push_back(fmt::format("Argument{{{}, {}}}", value, p.bytes));
@@ -562,7 +566,7 @@ class Printer {
                                   c_string(options_.isa), options_.launches_early, exchanges()),
                 messages;
     for (const auto& [line, site] : failures_.sites)
-      messages += (messages.empty() ? "" : ", ") + c_string(std::get<CallKernel>(p_.lines[line]).failure);
+      messages += (messages.empty() ? "" : ", ") + c_string(failure_of(p_.lines[line]));
     out += fmt::format("  Failures failures{{queue, {{{}}}}};\n", messages);
     for (const Kernel& k : p_.kernels) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
     for (const auto& k : user_kernels(p_))

@@ -274,8 +274,9 @@ class Planner {
     }
     for (Expr e : c.numbers) add(numbers, runtime::HostInteger{shape_(e)});
     for (Expr e : c.grid) add(grid, runtime::HostInteger{shape_(e)});
-    for (runtime::HostArgument a : {runtime::HostArgument(c.kernel->program), tensors, numbers, grid})
-      call.arguments.push_back({"", std::move(a)});
+    std::vector<runtime::HostArgument> all{runtime::HostArgument(c.kernel->program), tensors, numbers, grid};
+    if (!c.failure.empty()) all.emplace_back(c.failure);
+    for (runtime::HostArgument& a : all) call.arguments.push_back({"", std::move(a)});
     plan_.steps.push_back(std::move(call));
   }
 
@@ -290,7 +291,7 @@ class Planner {
     auto [it, added] = user_kernels_.emplace(kernel.symbol, static_cast<std::uint32_t>(plan_.kernels.size()));
     const bool own = codegen::is_triton_text(kernel);
     const std::string text = own ? computed(c) : fmt::format("{} ({})", kernel.name, kernel.where);
-    if (added) plan_.kernels.push_back({kernel.symbol, text, ""});
+    if (added) plan_.kernels.push_back({kernel.symbol, text, c.failure});
     return it->second;
   }
 
@@ -306,6 +307,7 @@ class Planner {
     call.shared_bytes = shape_(c.kernel->shared_bytes);
     std::size_t tensor = 0, number = 0;
     for (const ops::UserKernel::Parameter& p : c.kernel->parameters) {
+      if (p.kind == Kind::Status) call.arguments.push_back({runtime::kStatusArgument, shape_(0), 8});
       if (p.kind == Kind::Constant) call.arguments.push_back({-1, shape_(p.bits), p.bytes});
       if (p.kind == Kind::Number) call.arguments.push_back({-1, shape_(c.numbers.at(number++)), p.bytes});
       if (p.kind != Kind::Tensor) continue;
@@ -315,6 +317,7 @@ class Planner {
       call.arguments.push_back({static_cast<std::int64_t>(call.buffers.size()), shape_(p_.env->simplify(offset)), 8});
       call.buffers.push_back(v.buffer);
     }
+    plan_.stops_on_failure = plan_.stops_on_failure || !c.failure.empty();
     plan_.steps.push_back(std::move(call));
   }
 

@@ -95,8 +95,11 @@ class TritonBody {
   std::string index_text(Expr, const std::vector<std::string>& indirect);
   std::string operation(ir::Scalar);
   std::string cast(ir::Scalar);
+  std::string check(ir::Scalar);
+  /// For each check that these indices went through, where it held: what failed it is not touched.
+  std::vector<std::string> checked(std::span<const ir::Scalar> indirect) const;
 
-  bool two_, wide_;
+  bool two_, wide_, may_fail_ = false;
   std::vector<sym::LoopVar> vars_;
   std::unordered_set<ir::Scalar> coarse_;
   std::unordered_map<Expr, BlockDims> axes_;

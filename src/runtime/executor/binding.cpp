@@ -382,7 +382,7 @@ void Binding::find_first_and_last_uses() {
 }
 
 bool Binding::settles(const KernelCall& call, std::size_t step) const {
-  return !call.arguments.empty() && failures_.guards(step);
+  return !call.arguments.empty() && !has_status(call) && failures_.guards(step);
 }
 
 void Binding::ask_calls() {
@@ -429,7 +429,7 @@ BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, st
   const bool gpu = !call.grid.empty();
   l->words = static_cast<std::uint32_t>(now_.words.size());
   if (!call.arguments.empty()) {
-    argument_block(call, now_.words, [&](BufferId b, std::uint64_t offset) { point(b, offset); });
+    argument_block(call, failure, now_.words, [&](BufferId b, std::uint64_t offset) { point(b, offset); });
   } else {
     for (BufferId b : call.buffers) point(b, 0);
     if (gpu) scalars(call, now_.words);
@@ -444,12 +444,17 @@ void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {
   for (Slot s : call.scalars) words.push_back(reinterpret_cast<void*>(slot(s)));
 }
 
-void Binding::argument_block(const KernelCall& call, std::vector<void*>& words,
+void Binding::argument_block(const KernelCall& call, std::uint32_t failure, std::vector<void*>& words,
                              const std::function<void(BufferId, std::uint64_t)>& point) const {
   std::uint32_t used = 8;  // bytes of the last word
   for (const KernelArgument& a : call.arguments) {
     if (a.buffer >= 0) {
       point(call.buffers[static_cast<std::size_t>(a.buffer)], static_cast<std::uint64_t>(slot(a.value)));
+      used = 8;
+      continue;
+    }
+    if (a.buffer == kStatusArgument) {
+      words.push_back(failures_.status_of(failure));
       used = 8;
       continue;
     }

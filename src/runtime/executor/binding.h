@@ -158,7 +158,7 @@ class Binding {
   std::optional<Launch> launch_of(const KernelCall&) const;
   void scalars(const KernelCall&, std::vector<void*>& words) const;
   /// The arguments of a kernel that is not Coil's own, packed as it takes them; `point` adds the word of a pointer.
-  void argument_block(const KernelCall&, std::vector<void*>& words,
+  void argument_block(const KernelCall&, std::uint32_t failure, std::vector<void*>& words,
                       const std::function<void(BufferId, std::uint64_t offset)>& point) const;
   std::int64_t slot(Slot s) const {
     if (late_ && undefined_[s]) fail_undefined();

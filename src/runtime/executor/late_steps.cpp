@@ -240,7 +240,7 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
   const bool gpu = !call.grid.empty();
   late_words_.clear();
   if (!call.arguments.empty()) {
-    argument_block(call, late_words_, [&](BufferId b, std::uint64_t offset) {
+    argument_block(call, failure, late_words_, [&](BufferId b, std::uint64_t offset) {
       std::byte* base = late_address(b);
       late_words_.push_back(base ? base + offset : nullptr);
     });

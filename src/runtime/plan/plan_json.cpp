@@ -453,8 +453,13 @@ Plan read_plan(const Json& j) {
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
 /// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory;
-/// version 12 several devices and parts.
+/// version 12 several devices and parts; version 13 kernels that are not Coil's own and have a status.
 int version_of(const Plan& plan) {
+  const auto tells = [](const Step& s) {
+    const auto* kernel = std::get_if<KernelCall>(&s);
+    return kernel && has_status(*kernel);
+  };
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), tells)) return 13;
   if (!plan.others.empty() || !plan.parts.empty()) return 12;
   if (plan.memory_limit) return 11;
   if (!plan.comm_pools.empty()) return 10;

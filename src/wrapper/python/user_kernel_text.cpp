@@ -40,12 +40,14 @@ std::string python_user_kernel(const ops::UserKernel& kernel) {
   if (!j.contains("source"))
     fail("the kernel {} ({}) has no source text that stands on its own{}", kernel.name, kernel.where,
          j.contains("problem") ? ": " + j["problem"].get<std::string>() : "");
+  const std::string status = j.value("status", "");
   return fmt::format(
       "\n\n{} = UserKernel(\n    {},\n    {},\n    {},\n    tensors={},\n    numbers={},\n    constants={},\n    "
-      "options={},\n)\n",
+      "options={},\n{})\n",
       kernel.symbol, python_string(j.at("name").get<std::string>()), python_string(kernel.where),
       python_block("\n" + j.at("source").get<std::string>()), list(j.at("tensors")), list(j.at("numbers")),
-      table(j.at("constants")), table(j.at("options")));
+      table(j.at("constants")), table(j.at("options")),
+      status.empty() ? "" : fmt::format("    status={},\n", python_string(status)));
 }
 
 }  // namespace coil::wrapper
