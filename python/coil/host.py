@@ -133,6 +133,7 @@ def user_kernel(program):
     return _support().UserKernel(
         *(parts[k] for k in ("name", "where", "source", "tensors", "numbers", "constants", "options")),
         status=parts.get("status", ""),
+        descriptors=parts.get("descriptors"),
     )
 
 

@@ -295,6 +295,13 @@ class Planner {
     return it->second;
   }
 
+  runtime::TensorMap tensor_map(const ops::UserKernel::TensorMap& map, const View& v) {
+    runtime::TensorMap out{map.element, map.swizzle, map.box, slots(v.sizes), {}};
+    const auto bytes = static_cast<std::int64_t>(size_of(v.dtype));
+    for (Expr s : v.strides) out.strides.push_back(shape_(p_.env->simplify(s * bytes)));
+    return out;
+  }
+
   void line(const CallUserKernel& c) {
     if (c.kernel->parameters.empty()) fail("there is no code for the user's kernel {}", c.kernel->symbol);
     if (p_.device.is_host()) return call_in_host(c);
@@ -307,6 +314,10 @@ class Planner {
     call.shared_bytes = shape_(c.kernel->shared_bytes);
     std::size_t tensor = 0, number = 0;
     for (const ops::UserKernel::Parameter& p : c.kernel->parameters) {
+      if (p.kind == Kind::Size || p.kind == Kind::Stride) {
+        const View& v = c.tensors.at(tensor - 1);
+        call.arguments.push_back({-1, shape_((p.kind == Kind::Size ? v.sizes : v.strides).at(p.dimension)), p.bytes});
+      }
       if (p.kind == Kind::Status) call.arguments.push_back({runtime::kStatusArgument, shape_(0), 8});
       if (p.kind == Kind::Constant) call.arguments.push_back({-1, shape_(p.bits), p.bytes});
       if (p.kind == Kind::Number) call.arguments.push_back({-1, shape_(c.numbers.at(number++)), p.bytes});
@@ -314,7 +325,9 @@ class Planner {
       const View& v = c.tensors.at(tensor);
       if (c.written[tensor++]) call.written.push_back(static_cast<std::uint32_t>(call.buffers.size()));
       const Expr offset = v.offset * static_cast<std::int64_t>(size_of(v.dtype));
-      call.arguments.push_back({static_cast<std::int64_t>(call.buffers.size()), shape_(p_.env->simplify(offset)), 8});
+      call.arguments.push_back({static_cast<std::int64_t>(call.buffers.size()), shape_(p_.env->simplify(offset)),
+                                p.map ? runtime::kTensorMapBytes : 8});
+      if (p.map) call.tensor_maps.push_back(tensor_map(*p.map, v));
       call.buffers.push_back(v.buffer);
     }
     plan_.stops_on_failure = plan_.stops_on_failure || !c.failure.empty();

@@ -334,6 +334,27 @@ def test_python_form_holds_text(archive, tmp_path):
     assert "@triton.jit\ndef coil_" in text and "tl.associative_scan(" in text and "XBLOCK: tl.constexpr" in text
 
 
+def test_equal_kernels_are_one_launch(tmp_path):
+    """As optimizers have them; the program's text is run by the interpreter where its device is the CPU."""
+
+    class Module(torch.nn.Module):
+        def forward(self, *tensors):
+            return *(t.sin() * 2 + t for t in tensors), *(t.sum(-1) for t in tensors[:2])
+
+    tensors = tuple(seeded(n, 50) + k for k, n in enumerate((6, 6, 6, 3, 6, 6)))
+    export(Module(), tensors, tmp_path / "m.pt2")
+    for_gpu(tmp_path / "m.pt2", tmp_path / "m.py", "--emit", "python").check_returncode()
+    text = (tmp_path / "m.py").read_text()
+    program = text[text.index("\ndef call(args)") :]
+    names = re.findall(r"    (coil_\w+)\(\[.*\], \[\], grid=", program)
+    assert len(names) == 3 and {n[21:] for n in names} == {"", "_x2", "_x3"}, names
+    assert text.count('DEVICE = torch.device("cuda:0")') == 1
+    (tmp_path / "m.py").write_text(text.replace('torch.device("cuda:0")', 'torch.device("cpu")'))
+    results = load_module(tmp_path / "m.py").call(list(tensors))
+    for got, want in zip(results, Module()(*tensors), strict=True):
+        torch.testing.assert_close(got, want, rtol=2e-6, atol=2e-6)
+
+
 def test_finds_what_was_compiled(tmp_path):
     """The second compile asks for Triton's version and no more."""
 

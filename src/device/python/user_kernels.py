@@ -9,11 +9,13 @@ interpreter on the CPU.
 class UserKernel:
     """A kernel with its constants. `tensors` and `numbers` name the parameters that calls give, in their order;
     `constants` all others, as Python expressions over the names of `source`; `options` are those of a launch;
-    `status` names the parameter by which it tells that it failed, where it can.
+    `status` names the parameter by which it tells that it failed, where it can; `descriptors` has the tiles of tensors
+    that it takes descriptors of.
     """
 
-    def __init__(self, name, where, source, tensors, numbers, constants, options, status=""):
+    def __init__(self, name, where, source, tensors, numbers, constants, options, status="", descriptors=None):
         self.name, self.where, self.source, self.status = name, where, source, status
+        self.descriptors = descriptors or {}
         self.tensors, self.numbers, self.constants, self.options = tensors, numbers, constants, options
         self.made = {}  # by whether it is interpreted: the function, and the constants' values
         self.written = ()  # for each tensor, whether the kernel writes to it
@@ -28,7 +30,8 @@ class UserKernel:
         if interpreted not in self.made:
             self.made[interpreted] = self.make(interpreted)
         kernel, constants = self.made[interpreted]
-        arguments = dict(zip(self.tensors, tensors)) | dict(zip(self.numbers, numbers)) | constants
+        arguments = dict(zip(self.tensors, map(self.described, self.tensors, tensors)))
+        arguments |= dict(zip(self.numbers, numbers)) | constants
         if not interpreted:
             if self.status:
                 arguments[self.status] = StatusOfKernel(failure)
@@ -40,6 +43,13 @@ class UserKernel:
             kernel[tuple(grid)](**arguments)
         if self.status and int(status[0]):
             raise RuntimeError(failure)
+
+    def described(self, name, tensor):
+        if name not in self.descriptors:
+            return tensor
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        return TensorDescriptor.from_tensor(tensor, self.descriptors[name])
 
     def make(self, interpreted):
         import linecache

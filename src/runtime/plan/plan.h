@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "library_ops/attribute.h"
+#include "runtime/plan/tensor_map.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -126,7 +127,15 @@ inline constexpr std::int64_t kNumberArgument = -1, kStatusArgument = -2;
 struct KernelArgument {
   std::int64_t buffer = kNumberArgument;  ///< a pointer: a place in the call's `buffers`, or that of the status word
   Slot value = 0;           ///< of a pointer, how many bytes into the buffer it points; else the number, or its bits
-  std::uint32_t bytes = 8;  ///< of a number: 1, 2, 4 or 8, where it begins at a multiple of that
+  std::uint32_t bytes = 8;  ///< of a number: 1, 2, 4 or 8, where it begins at a multiple of that; of a pointer 8, or
+                            ///< 128: a descriptor of the tensor there (tensor_map.h)
+};
+
+/// What a descriptor among a kernel's arguments says of its tensor, which `sizes` and `strides` (in bytes) lay out.
+struct TensorMap {
+  std::uint32_t element = 0, swizzle = 0;
+  std::vector<std::uint32_t> box;
+  std::vector<Slot> sizes, strides;
 };
 
 /// On the CPU, `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0,
@@ -153,6 +162,7 @@ struct KernelCall {
   /// Of a kernel that is not Coil's own (the user's, on a GPU): its whole argument block. It knows a status word where
   /// an argument is one.
   std::vector<KernelArgument> arguments = {};
+  std::vector<TensorMap> tensor_maps = {};  ///< of those of its arguments that are descriptors, in their order
 };
 
 /// Of a kernel that is not Coil's own.

@@ -9,6 +9,7 @@
 #include "runtime/cuda/driver/blas.h"
 #include "runtime/cuda/driver/dnn.h"
 #include "runtime/cuda/groups/peer_sums.h"
+#include "runtime/plan/tensor_map.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
 
@@ -171,6 +172,24 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
   driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(),
                                  nullptr, arguments),
                  "launch a kernel");
+}
+
+void CudaQueue::make_tensor_map(const TensorMapShape& s, void* address, void* to) {
+  constexpr int kNotInterleaved = 0, kPromotedTo128Bytes = 2, kZerosOutside = 0;  // values of cuda.h
+  constexpr int kDriverWithBug = 13010;
+  constexpr std::uint64_t kSmall = 128 << 10;
+  if (!driver().tensor_map) fail("the CUDA driver is too old: it has no cuTensorMapEncodeTiled");
+  const unsigned steps[kTensorMapRank] = {1, 1, 1, 1, 1};
+  alignas(kTensorMapAlignment) std::uint64_t map[kTensorMapBytes / 8] = {};
+  driver().check(
+      driver().tensor_map(map, static_cast<int>(s.element), s.rank, address, s.sizes, s.strides + 1, s.box, steps,
+                          kNotInterleaved, static_cast<int>(s.swizzle), kPromotedTo128Bytes, kZerosOutside),
+      "describe a tensor to the copy engine");
+  // Drivers up to 13.1 set a bit for small tensors that must not be set (CUTLASS and Triton clear it too).
+  std::uint64_t last = 0;
+  for (std::uint32_t d = 0; d < s.rank; ++d) last += (s.sizes[d] - 1) * s.strides[d];
+  if (driver().version() <= kDriverWithBug && last + 1 < kSmall) map[1] &= ~(std::uint64_t{1} << 21);
+  std::memcpy(to, map, sizeof map);
 }
 
 void CudaQueue::wait() {
