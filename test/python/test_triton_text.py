@@ -20,6 +20,7 @@ from batch import Case
 from coil_harness import ENVIRONMENT, ROOT, coil as command, coil_ok, export
 from emitted import BUILD, load_module
 from test_cuda_values import SHAPES, seeded
+from test_emit_cuda import PLACE
 from test_ops import CHUNKS
 from triton_text_sweep import EMULATED, interpreted
 
@@ -376,6 +377,16 @@ def test_finds_what_was_compiled(tmp_path):
     assert counts == [1, 1]
 
 
+@pytest.mark.skipif(PLACE is None, reason="nvidia-cuda-nvrtc is not installed")
+def test_the_better_language_is_measured(behind, tmp_path):
+    """Where there is nothing to measure on, kernels are CUDA C++, and no Triton is needed."""
+    nvrtc = ("--set", f"cuda.nvrtc={os.path.dirname(PLACE)}")
+    options = ("--set", "cuda.kernels=auto", "--set", "max_autotune=true", "--set", "cuda.python=/nowhere/python")
+    done = for_gpu(behind, tmp_path / "m.coil", "--cache", tmp_path / "cache", *options, *nvrtc)
+    assert done.returncode == 0, done.stderr
+    assert "arguments" not in json.dumps(plan_of(tmp_path / "m.coil")["steps"])
+
+
 # ---- Bad input ----
 
 
@@ -396,4 +407,4 @@ def test_without_python(archive, tmp_path):
 
 def test_unknown_language(archive, tmp_path):
     done = command("compile", archive, "-o", tmp_path / "m.coil", "--set", "cuda.kernels=metal")
-    assert done.returncode != 0 and "cuda.kernels is metal: it may be cuda or triton" in done.stderr
+    assert done.returncode != 0 and "cuda.kernels is metal: it may be cuda, triton or auto" in done.stderr
