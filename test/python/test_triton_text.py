@@ -305,6 +305,8 @@ def test_compiles_without_a_gpu(tmp_path, arch):
                 x[w.long()],
                 x.digamma(),
                 torch.gcd(w.int(), w.int() + 3),
+                x.index_reduce(0, w.long()[:64] % 64, x, "amax"),
+                x.double().scatter_reduce(1, w.long()[None] % 1000, x.double(), "prod"),
             )
 
     export(Triton(), ARGS[:2], tmp_path / "m.pt2")

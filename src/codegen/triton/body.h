@@ -77,6 +77,8 @@ class TritonBody {
   /// What a statement puts into memory: rounding to what it is stored as is left to the store.
   ir::Scalar value_to_store(const Statement&) const;
   void store(const Statement&, const std::string& value, BlockDims);
+  /// The start of a buffer that is written to.
+  std::string memory(ir::BufferId b) { return arguments_.pointer(b, true); }
   /// Where a statement stores to, as pointers of these dimensions, and the mask beside them (`, xmask`) or nothing.
   struct Place {
     std::string pointers, mask;

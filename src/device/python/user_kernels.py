@@ -188,8 +188,17 @@ def interpreted_combining():
             h.data = np.ascontiguousarray(h.data)
         return updated(self, operation, *blocks)
 
+    swapped = interpreter.InterpreterBuilder.create_atomic_cas
+
+    def atomic_cas(self, *blocks):
+        """The same."""
+        for h in blocks[:3]:  # pointers, what is expected there, values
+            h.data = np.ascontiguousarray(h.data)
+        return swapped(self, *blocks)
+
     return [
         (interpreter.InterpreterBuilder, "create_atomic_rmw", updated, atomic_rmw),
+        (interpreter.InterpreterBuilder, "create_atomic_cas", swapped, atomic_cas),
         (interpreter.InterpreterBuilder, "create_splat", splatted, splat),
         (interpreter.InterpreterBuilder, "create_fp_trunc", truncated, fp_trunc),
         (interpreter.ReduceOps, "generic_reduce", interpreter.ReduceOps.generic_reduce, reduce),

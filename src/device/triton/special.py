@@ -7,13 +7,43 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-from .values import c_combine_or
+from .values import c_combine_or, c_max, c_min
 
 
 # @piece c_any
 @triton.jit
 def c_any(mask):
     return tl.reduce(tl.cast(mask, tl.int32), None, c_combine_or) != 0
+
+
+# @piece c_update
+# What several programs combine in one place, where Triton has no atomic operation: each tries until nobody else came
+# between. `first`: the start of the memory, which exists where any place does, and is left as it is.
+@triton.jit
+def c_update(places, first, x, there, kind: tl.constexpr):
+    if x.dtype.primitive_bitwidth == 64:
+        words = tl.cast(places, tl.pointer_type(tl.int64))
+        start = tl.cast(first, tl.pointer_type(tl.int64))
+    else:
+        words = tl.cast(places, tl.pointer_type(tl.int32))
+        start = tl.cast(first, tl.pointer_type(tl.int32))
+    left = tl.broadcast_to(there, x.shape)
+    old = tl.load(words, left, other=0)
+    while c_any(left):
+        value = tl.cast(old, x.dtype, bitcast=True)
+        if kind == "max":
+            made = c_max(value, x)
+        elif kind == "min":
+            made = c_min(value, x)
+        elif kind == "prod":
+            made = value * x
+        else:
+            made = value + x
+        new = tl.where(left, tl.cast(made, old.dtype, bitcast=True), 0)
+        expected = tl.where(left, old, 0)
+        found = tl.atomic_cas(tl.where(left, words, start), expected, new, sem="relaxed")
+        left = left & (found != expected)
+        old = tl.where(left, found, old)
 
 
 # @piece c_gcd
