@@ -52,6 +52,9 @@ def analysed(gm):
     return contextlib.nullcontext()
 
 
+_DESCRIPTORS = "has_triton_tensor_descriptor_host_tma"
+
+
 @contextlib.contextmanager
 def analysis():
     """While this lasts, torch can find out what kernels write to where there is no GPU: it asks Triton for their IR,
@@ -62,13 +65,14 @@ def analysis():
     try:
         driver.active.get_current_target()
     except RuntimeError:
-        before, known = dict(vars(driver)), torch.utils._triton.has_triton_tensor_descriptor_host_tma
+        before, asked = dict(vars(driver)), torch.utils._triton
+        known = getattr(asked, _DESCRIPTORS, None)
         driver.set_active(_Described(triton.backends.compiler.GPUTarget("cuda", 80, 32)))
-        torch.utils._triton.has_triton_tensor_descriptor_host_tma = _has_descriptors
+        setattr(asked, _DESCRIPTORS, _has_descriptors)
         try:
             yield
         finally:
-            torch.utils._triton.has_triton_tensor_descriptor_host_tma = known
+            setattr(asked, _DESCRIPTORS, known)
             vars(driver).clear()
             vars(driver).update(before)
         return

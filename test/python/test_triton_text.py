@@ -82,7 +82,8 @@ def test_rows_in_one_pass(monkeypatch):
 def test_symbolic_sizes(tmp_path):
     class Module(torch.nn.Module):
         def forward(self, x):
-            return F.softmax(x, -1), x.t().contiguous() * 2, x.sum(0), x.cumsum(-1)
+            apart = x[:, 0, None, None] + x[0, :, None] * torch.arange(3.0)  # a step of rows is 3 s1
+            return F.softmax(x, -1), x.t().contiguous() * 2, x.sum(0), x.cumsum(-1), apart
 
     sizes = {0: torch.export.Dim("rows", max=4096), 1: torch.export.Dim("columns", max=4096)}
     export(Module(), (seeded(33, 130),), tmp_path / "m.pt2", dynamic={"x": sizes})

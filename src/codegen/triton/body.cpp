@@ -104,11 +104,11 @@ void TritonBody::begin_r(Expr count, int block, const std::string& start) {
 void TritonBody::decode(std::span<const LoopDim> dims, const std::string& place) {
   Expr step = 1;
   for (std::size_t k = dims.size(); k-- > 0;) {
-    std::string index = step.is_constant(1) ? place : fmt::format("{} // {}", place, text(step));
+    std::string index = step.is_constant(1) ? place : fmt::format("{} // {}", place, divisor(step));
     step = env().simplify(step * dims[k].size);
     if (k > 0)
       index = fmt::format("{}{} % {}", index.find(' ') == std::string::npos ? index : "(" + index + ")", "",
-                          text(dims[k].size));
+                          divisor(dims[k].size));
     line("{} = {}", dims[k].var.name(), index);
   }
 }

@@ -64,6 +64,11 @@ class TritonBody {
 
   // ---- Values
   std::string text(Expr e) { return index_text(e, {}); }
+  /// The same as an operand of `//` and `%`, which bind as `*` does.
+  std::string divisor(Expr e) {
+    const std::string whole = text(e);
+    return whole.front() != '(' && whole.find('*') != std::string::npos ? "(" + whole + ")" : whole;
+  }
   BlockDims dims(ir::Scalar);
   BlockDims dims(Expr) const;
   /// The variable or literal that holds the value here; computes it if no scope has it yet.

@@ -34,11 +34,11 @@ Kernel triton_tiles(TritonBody& b, const BlockShape& block) {
   const Expr along_v = b.env().simplify(sym::ceil_div(v.size, block.x)),
              along_u = b.env().simplify(sym::ceil_div(u.size, block.r));
   b.line("square = {}", b.program());
-  b.begin_x(v.size, block.x, fmt::format("square % {}", b.text(along_v)));
-  b.begin_r(u.size, block.r, fmt::format("square // {} % {} * YBLOCK", b.text(along_v), b.text(along_u)));
+  b.begin_x(v.size, block.x, fmt::format("square % {}", b.divisor(along_v)));
+  b.begin_r(u.size, block.r, fmt::format("square // {} % {} * YBLOCK", b.divisor(along_v), b.divisor(along_u)));
   b.line("{} = xindex", v.var.name());
   b.line("{} = yindex", u.var.name());
-  if (!others.empty()) b.line("other = square // {}", b.text(b.env().simplify(along_v * along_u)));
+  if (!others.empty()) b.line("other = square // {}", b.divisor(b.env().simplify(along_v * along_u)));
   b.decode(others, "other");
   for (const Statement& s : b.nest.statements) {
     const Scalar x = b.value_to_store(s);
