@@ -8,13 +8,16 @@ are not waited for.
 
 import argparse
 import math
+import tempfile
 import time
 
 import torch
 import torch.nn.functional as F
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
+import coil
 from gpu_sides import queued
 
 
@@ -74,6 +77,16 @@ def product_kernel(a, b, out, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.c
 
 
 @triton.jit
+def tiles_kernel(a, b, out, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """A product whose operands and result are descriptors that the host makes."""
+    at_m, at_n = tl.program_id(0) * M, tl.program_id(1) * N
+    total = tl.zeros((M, N), tl.float32)
+    for begin in range(0, k, K):
+        total = tl.dot(a.load([at_m, begin]), b.load([begin, at_n]), total)
+    out.store([at_m, at_n], total.to(out.dtype))
+
+
+@triton.jit
 def attention_kernel(q, k, v, out, length, scale, D: tl.constexpr, M: tl.constexpr, N: tl.constexpr):
     """One block of queries against all keys, with a running maximum and sum; heads lie one behind the other."""
     head = tl.program_id(1).to(tl.int64) * length * D
@@ -122,6 +135,21 @@ def product(a, b):
     return out
 
 
+def product_of_tiles(a, b):
+    (m, k), n = a.shape, b.shape[1]
+    out = a.new_empty(m, n)
+    tiles_kernel[(triton.cdiv(m, 128), triton.cdiv(n, 128))](
+        TensorDescriptor.from_tensor(a, [128, 64]),
+        TensorDescriptor.from_tensor(b, [64, 128]),
+        TensorDescriptor.from_tensor(out, [128, 128]),
+        k,
+        M=128,
+        N=128,
+        K=64,
+    )
+    return out
+
+
 def attention(q, k, v):
     batch, heads, length, width = q.shape
     out = torch.empty_like(q)
@@ -147,6 +175,12 @@ def cases():
             product,
             torch.mm,
             (make(4096, 4096, dtype=half), make(4096, 4096, dtype=half)),
+            2e-2,
+        ),
+        "product by descriptors 4,000 x 4,096 x 4,032": (
+            product_of_tiles,
+            torch.mm,
+            (make(4000, 4096, dtype=half), make(4096, 4032, dtype=half)),
             2e-2,
         ),
         "attention 4 x 16 x 2,048 x 64 bf16": (
@@ -196,6 +230,26 @@ def values():
     return wrong
 
 
+def packages():
+    """A package whose kernel takes descriptors, which the runtime makes: on inputs that lie elsewhere at each call."""
+
+    class Module(torch.nn.Module):
+        def forward(self, a, b):
+            return product_of_tiles(a.cos(), b).relu()
+
+    args = [torch.randn(256, 192, device="cuda").bfloat16(), torch.randn(192, 320, device="cuda").bfloat16()]
+    program = torch.export.export(Module(), tuple(args), strict=True)
+    with tempfile.TemporaryDirectory() as folder:
+        coil.compile(program, device="cuda").save(f"{folder}/m.coil")
+        model, wrong = coil.load(f"{folder}/m.coil"), 0
+        for _ in range(5):
+            args = [a.clone().normal_() for a in args]
+            far = distance(model(*args).cuda(), (args[0].cos() @ args[1]).relu())
+            wrong += not far <= 2e-2
+            print(f"a package with descriptors: off by {far:.1e}", flush=True)
+    return wrong
+
+
 def launches(seconds):
     """A kernel of 16 elements, once and a hundred times in a program."""
     x, y, out = (torch.randn(16, device="cuda") for _ in range(3))
@@ -222,6 +276,6 @@ if __name__ == "__main__":
     options = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Triton {triton.__version__}", flush=True)
     with torch.no_grad():
-        wrong = values()
+        wrong = values() + packages()
         launches(options.seconds)
     raise SystemExit(wrong > 0)

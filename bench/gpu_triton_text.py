@@ -88,7 +88,44 @@ def cases():
             (make(10000, 256), torch.randint(10000, (65536,), device="cuda"), make(65536, 256)),
             1e-4,
         ),
+        "100 tensors of 64 x 64 f32": (
+            lambda *tensors: [t.sin() * 2 + t for t in tensors],
+            tuple(make(64, 64) for _ in range(100)),
+            1e-6,
+        ),
+        "digamma 4M f32": (torch.special.digamma, (make(2048, 2048),), 1e-5),
     }
+
+
+def bad_index(options):
+    """An index beyond the end: the call fails and writes to no state behind it, and the next is right. Counts what is
+    wrong.
+    """
+
+    def step(x, i, state):
+        y = x[i] * 2
+        state.add_(y.sum())
+        return y
+
+    torch._dynamo.reset()
+    call = torch.compile(step, backend="coil", options=options | {"cuda.graphs": True}, dynamic=False)
+    x, state, wrong = torch.ones(1000, 64, device="cuda"), torch.zeros(8, device="cuda"), 0
+    for turn in range(6):
+        i = torch.arange(100, device="cuda")
+        if turn in (2, 4):
+            i[50] = 1000
+        before = state.clone()
+        try:
+            y = call(x, i, state)
+            torch.cuda.synchronize()
+            call(x, torch.arange(100, device="cuda"), state)
+            wrong += turn in (2, 4) or not bool((y == 2).all())
+        except Exception as error:
+            said = str(error).splitlines()[0]
+            same = torch.equal(state, before)
+            print(f"turn {turn}: {said}{'' if same else ', and the state was written to'}", flush=True)
+            wrong += turn not in (2, 4) or "out of range" not in said or not same
+    return wrong
 
 
 def distance(got, want):
@@ -149,7 +186,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="cases whose names have this in them")
     parser.add_argument("--calls", type=int, default=20)
+    parser.add_argument("--auto", action="store_true", help="a third side: the better language by measurement")
     given = parser.parse_args()
+    if given.auto:
+        SIDES["the better, measured"] = {"cuda.kernels": "auto", "max_autotune": True}
     torch.manual_seed(0)
     print(torch.cuda.get_device_name(), torch.__version__)
     sides = "".join(f"  {s:>16}" for s in ("Inductor", *SIDES))
@@ -164,6 +204,9 @@ def main():
         torch.cuda.empty_cache()
     for reason, count in reasons.most_common():
         print(f"CUDA C++ ({count}): {reason}")
+    for side, options in SIDES.items():
+        print(f"a bad index, {side}", flush=True)
+        wrong += bad_index(options)
     print(f"{wrong} wrong")
     raise SystemExit(wrong > 0)
 

@@ -156,6 +156,11 @@ COIL_C_API int coil_queue_bring(coil_queue*, coil_tensor*);
 COIL_C_API int64_t* coil_queue_words(coil_queue*, size_t count);
 /* A kernel among the binaries, by its name; it lives as long as the queue. */
 COIL_C_API const void* coil_queue_kernel(coil_queue*, const char* name);
+/* A descriptor of a tensor for the copy engine (CUtensorMap, 128 bytes at `map`), which kernels take as an argument
+ * that begins at a multiple of 64 bytes: values of CUtensorMapDataType and CUtensorMapSwizzle, elements of a tile and
+ * of the tensor, the outermost dimension first, strides in bytes. */
+COIL_C_API int coil_queue_tensor_map(coil_queue*, int32_t element, int32_t swizzle, size_t rank, const int64_t* box,
+                                     const int64_t* sizes, const int64_t* strides, void* address, void* map);
 /* Launches a kernel whose parameters are `count` words of 8 bytes, in `grid` blocks of `block` threads along x; one
  * with a 0 or less in its grid launches nothing. `early`: the kernel itself waits for the one before it. */
 COIL_C_API int coil_queue_launch(coil_queue*, const void* kernel, void* const* words, size_t count,

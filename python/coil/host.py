@@ -131,13 +131,15 @@ def user_kernel(program):
     """The kernel of such a definition, for Python to call."""
     parts = json.loads(program)
     return _support().UserKernel(
-        *(parts[k] for k in ("name", "where", "source", "tensors", "numbers", "constants", "options"))
+        *(parts[k] for k in ("name", "where", "source", "tensors", "numbers", "constants", "options")),
+        status=parts.get("status", ""),
+        descriptors=parts.get("descriptors"),
     )
 
 
-def _run_user_kernel(program, tensors, numbers, grid):
+def _run_user_kernel(program, tensors, numbers, grid, failure=""):
     """On the CPU, where Triton's interpreter carries it out; it writes to its tensors in place."""
-    user_kernel(program)(tensors, numbers, grid)
+    user_kernel(program)(tensors, numbers, grid, failure)
 
 
 _RANDOM = {"host.random.save": _save, "host.random.repeat": _repeat}

@@ -243,7 +243,7 @@ def parse(options=None, mode=None):
     debug_dir, facts, recordings = _path(given, "debug_dir"), _facts(given), _count(given, "cuda.graphs_kept", 8)
     budget = _share(given, "memory.budget")
     chosen = {"fallback": "true"} | _of_torch(mode) | {k: _text(v) for k, v in given.items()}
-    if chosen.get("cuda.kernels") == "triton":
+    if chosen.get("cuda.kernels", "cuda") != "cuda":
         chosen.setdefault("cuda.python", sys.executable)
     _native.check_settings(chosen)
     return Options(

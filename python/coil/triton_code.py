@@ -38,15 +38,19 @@ def _is_narrow(number):
 
 
 class Signature:
-    """How Triton compiles a call: a type for each parameter, what is constant, what is known of the others."""
+    """How Triton compiles a call: a type for each parameter, what is constant, what is known of the others.
+    `descriptors`: the tiles of tensors that the host makes descriptors of, by parameter.
+    """
 
-    def __init__(self, parameters, capability):
+    def __init__(self, parameters, capability, descriptors=None):
         self.types, self.attributes, self.constants, self.values = {}, {}, {}, {}
-        self.kinds, self.bits, self.capability = {}, {}, capability
+        self.kinds, self.bits, self.capability, self.descriptors = {}, {}, capability, descriptors or {}
         for index, (p, value) in enumerate(parameters):
             seen = value_of(value)
             if p.is_constexpr or seen is None:
                 self.constant(p.name, value)
+            elif p.name in self.descriptors:
+                self.descriptor(p, value, seen)
             elif isinstance(seen, torch.Tensor):
                 self.tensor(index, p, value, seen)
             elif isinstance(seen, (bool, int, torch.SymInt)) and not (isinstance(value, Node) and type(seen) is bool):
@@ -61,7 +65,7 @@ class Signature:
                 self.constant(p.name, value)
 
     def tensor_names(self):
-        return [n for n, kind in self.kinds.items() if kind == "tensor"]
+        return [n for n, kind in self.kinds.items() if kind in ("tensor", "descriptor")]
 
     def number_names(self):
         return [n for n, kind in self.kinds.items() if kind == "number"]
@@ -86,6 +90,27 @@ class Signature:
         if aligned and not p.do_not_specialize_on_alignment and not p.do_not_specialize:
             self.attributes[(index,)] = [["tt.divisibility", _ALIGNED]]
         self.kinds[p.name], self.values[p.name] = "tensor", value
+
+    def descriptor(self, p, value, seen):
+        """Of a tensor, by the rules of Triton's TensorDescriptor; what only the run tells of strides, the driver
+        checks.
+        """
+        from torch.fx.experimental.symbolic_shapes import statically_known_true
+        from triton._utils import canonicalize_dtype
+
+        tile, strides = self.descriptors[p.name], seen.stride()
+        if len(tile) != seen.dim() or not 1 <= len(tile) <= 5:
+            raise Refusal(
+                f"takes a descriptor of tiles of {list(tile)} for `{p.name}`, which has {seen.dim()} dimensions"
+            )
+        if statically_known_true(strides[-1] != 1):
+            raise Refusal(f"takes a descriptor of `{p.name}`, whose last dimension is not contiguous; give it a copy")
+        if any(statically_known_true(s * seen.dtype.itemsize % _ALIGNED != 0) for s in strides[:-1]):
+            raise Refusal(
+                f"takes a descriptor of `{p.name}`, whose rows do not begin at multiples of {_ALIGNED} bytes; pad them"
+            )
+        self.types[p.name] = f"tensordesc<{canonicalize_dtype(seen.dtype)}{list(map(int, tile))}>"
+        self.kinds[p.name], self.values[p.name] = "descriptor", value
 
     def integer(self, index, p, value, seen):
         fixed = not isinstance(seen, torch.SymInt)
@@ -120,12 +145,17 @@ class Signature:
         except OverflowError:
             raise Refusal(f"takes {seen} for `{p.name}`, which 32 bits do not hold") from None
 
-    def block(self, widths=None):
-        """The argument block, but for scratch memory; `widths` in bytes, as the compiled kernel has them."""
-        out = []
+    def block(self, widths=None, maps=None):
+        """The argument block, but for scratch memory; `widths` in bytes, as the compiled kernel has them; `maps`: what
+        it says of each descriptor, where it takes such and not the tensor itself.
+        """
+        out, maps = [], list(maps or [])
         for index, name in enumerate(self.types):
             kind = self.kinds.get(name)
             if kind is None:
+                continue
+            if kind == "descriptor":
+                out += self.described(name, maps.pop(0) if maps else None, bool(widths))
                 continue
             entry = {"name": name, "kind": kind}
             if kind == "tensor":
@@ -137,7 +167,35 @@ class Signature:
             out.append(entry)
         return out
 
+    def described(self, name, map, compiled):
+        """What a kernel takes for a descriptor: itself or, on a GPU that has none, the tensor with sizes, strides and
+        how to fill what lies outside; then sizes and strides.
+        """
+        if not compiled:  # the interpreter makes it
+            return [{"name": name, "kind": "tensor"}]
+        from triton.backends.nvidia.driver import expand_signature
 
+        rank = len(self.descriptors[name])
+        types = expand_signature([self.types[name]], [map] if map else None)
+        first = {"name": name, "kind": "tensor", "aligned": True}
+        if map:
+            if map["fp4_padded"]:
+                raise Refusal(f"takes a descriptor of numbers of 4 bits for `{name}`, which is not supported")
+            element = _HOST_ELEMENT.get(map["elem_type"], map["elem_type"])
+            first["bytes"] = 128
+            first["map"] = {"element": element, "swizzle": map["swizzle"], "box": list(map["block_size"])}
+        out, rest = [first], types[1:]
+        before = [t for t in rest[: len(rest) - 2 * rank] if t != "i1"]
+        for types in (before, rest[len(rest) - 2 * rank :]):
+            for k, t in enumerate(types):
+                kind = "size" if k < rank else "stride"
+                out.append({"name": name, "kind": kind, "dimension": k % rank, "bytes": int(t[1:]) // 8})
+            if types is before:
+                out += [{"name": name, "kind": "constant", "bytes": 1, "bits": 0} for t in rest if t == "i1"]
+        return out
+
+
+_HOST_ELEMENT = {8: 10, 9: 8, 10: 9}  # values of CUtensorMapDataType where Triton's compiler has others
 _PARAMETER = re.compile(r"\.param \.(?:align \d+ )?\.?([a-z])(\d+)[^,\n)]*_param_(\d+)")
 
 
@@ -186,7 +244,7 @@ def compile_kernel(function, symbol, key, facts, options, capability):
             "take smaller blocks or fewer stages"
         )
     widths = _widths(made.asm["ptx"], symbol)
-    block = facts.block(widths)
+    block = facts.block(widths, getattr(m, "tensordesc_meta", None))
     block += [{"name": "scratch", "kind": "constant", "bytes": w, "bits": 0} for w in widths[len(block) :]]
     return {
         "arch": f"sm_{capability}",

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import importlib.util
 import json
 import pathlib
 import re
@@ -51,6 +52,9 @@ def analysed(gm):
     return contextlib.nullcontext()
 
 
+_DESCRIPTORS = "has_triton_tensor_descriptor_host_tma"
+
+
 @contextlib.contextmanager
 def analysis():
     """While this lasts, torch can find out what kernels write to where there is no GPU: it asks Triton for their IR,
@@ -61,15 +65,23 @@ def analysis():
     try:
         driver.active.get_current_target()
     except RuntimeError:
-        before = dict(vars(driver))
+        before, asked = dict(vars(driver)), torch.utils._triton
+        known = getattr(asked, _DESCRIPTORS, None)
         driver.set_active(_Described(triton.backends.compiler.GPUTarget("cuda", 80, 32)))
+        setattr(asked, _DESCRIPTORS, _has_descriptors)
         try:
             yield
         finally:
+            setattr(asked, _DESCRIPTORS, known)
             vars(driver).clear()
             vars(driver).update(before)
         return
     yield
+
+
+def _has_descriptors():
+    """What torch asks of the GPU that is here, and only Triton must have."""
+    return importlib.util.find_spec("triton.tools.tensor_descriptor") is not None
 
 
 class _Described:
@@ -180,10 +192,14 @@ class _Description:
         self.compiler, self.kernel, self.given, self.written = compiler, kernel, given, written
         self.function = _function(kernel)
         self.arguments = dict(given["kwargs"]) | dict(constants)
-        if given["tma_descriptor_metadata"]:
-            raise Refusal(
-                "takes descriptors that the host makes for TMA, which are not supported; make them in the kernel"
-            )
+        self.descriptors = {}
+        for name, (interface, facts) in (given["tma_descriptor_metadata"] or {}).items():
+            if interface != "stable":
+                raise Refusal(
+                    f"takes a descriptor of Triton's old interface (create_1d_tma_descriptor and the like) "
+                    f"for `{name}`; make it by TensorDescriptor.from_tensor"
+                )
+            self.descriptors[name] = [int(n) for n in facts[0]]
         self.tensors = [v for v in map(value_of, self.arguments.values()) if isinstance(v, torch.Tensor)]
 
     def run(self):
@@ -241,7 +257,7 @@ class _Description:
     def configured(self, config, grid, note):
         from . import triton_source
 
-        facts = Signature(self.parameters(config), self.capability)
+        facts = Signature(self.parameters(config), self.capability, self.descriptors)
         options = _options(config)
         key = triton_source.key(self.function, facts.constants, facts.types, facts.attributes, options, self.capability)
         name = self.function.fn.__name__
@@ -249,6 +265,8 @@ class _Description:
         where = _place(self.function) + note
         program = {"name": name, "where": where, "options": options}
         program |= {"tensors": facts.tensor_names(), "numbers": facts.number_names()}
+        if facts.descriptors:
+            program["descriptors"] = facts.descriptors
         try:
             source, constants = triton_source.program_text(self.function, facts.constants)
             program |= {"source": source, "constants": constants}

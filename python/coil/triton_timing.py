@@ -25,9 +25,17 @@ def fastest(call, configs):
             return _made(seen, _hint)
         return _hint(seen) if isinstance(value, Node) else value
 
+    def described(name, value):
+        """As the kernel takes it: a descriptor, where it takes one."""
+        if name not in call.descriptors:
+            return value
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        return TensorDescriptor.from_tensor(value, call.descriptors[name])
+
     best, problem = None, "no configuration ran"
     with torch.utils._python_dispatch._disable_current_modes():
-        given = {k: argument(v) for k, v in call.arguments.items()}
+        given = {k: described(k, argument(v)) for k, v in call.arguments.items()}
         for k, config in enumerate(configs):
             grid = tuple(_hint(value_of(n)) for n in call.given["grid"][k])
             arguments = given | config.all_kwargs()

@@ -24,6 +24,25 @@ std::uint64_t bytes_of(const Trial& t) {
   return sum;
 }
 
+/// Its argument block: buffers behind the status words at `memory`.
+std::vector<std::uint64_t> arguments_of(const Trial& t, Address memory) {
+  std::vector<std::uint64_t> words;
+  Address at = memory + kAligned;
+  for (std::uint64_t b : t.buffers) words.push_back(at), at += aligned(b + kAligned);
+  for (std::size_t k = 0; k < t.scalars.size(); ++k) {
+    const auto number = static_cast<std::uint64_t>(t.scalars[k]);
+    if (t.scalar_bytes == 8)
+      words.push_back(number);
+    else if (k % 2 == 0)
+      words.push_back(number & 0xffffffff);
+    else
+      words.back() |= number << 32;
+  }
+  if (t.status) words.push_back(memory);
+  words.insert(words.end(), t.scratch_words, 0);
+  return words;
+}
+
 std::string identity_of(const CudaDevice& device) {
   return fmt::format("{} (sm_{}), CUDA {}", device.name(), device.capability(), device.driver().version());
 }
@@ -73,11 +92,7 @@ bool CudaTimer::launch(const Trial& t, Address memory) {
   if (t.shared_bytes > kSharedUnasked &&
       d.function_set(function, kFunctionMaxDynamicShared, static_cast<int>(t.shared_bytes)) != kSuccess)
     return false;
-  std::vector<std::uint64_t> words;
-  Address at = memory + kAligned;
-  for (std::uint64_t b : t.buffers) words.push_back(at), at += aligned(b + kAligned);
-  for (std::int64_t s : t.scalars) words.push_back(static_cast<std::uint64_t>(s));
-  words.push_back(memory);
+  std::vector<std::uint64_t> words = arguments_of(t, memory);
   std::size_t bytes = words.size() * sizeof words[0];
   void* arguments[] = {kLaunchBuffer, words.data(), kLaunchBufferSize, &bytes, kLaunchEnd};
   return d.launch(function, t.grid[0], t.grid[1], t.grid[2], t.block, 1, 1, t.shared_bytes, stream_, nullptr,

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "codegen/binary_cache.h"
+#include "codegen/triton/compile.h"
+#include "support/error.h"
 #include "support/hash.h"
 #include "wrapper/program.h"
 
@@ -18,7 +20,57 @@ struct TunedKernel {
   std::filesystem::path entry;
   std::vector<Trial> trials;  ///< distinct texts, the usual first
   std::vector<int> configs;   ///< number of each among the candidates
+  std::vector<codegen::Kernel> kernels;
   std::vector<codegen::LaunchConfig> candidates;
+};
+
+/// What kernels that are timed are compiled to.
+class Compiled {
+ public:
+  Compiled(const codegen::Backend& backend, const LaunchOptions& options) : backend_(backend), options_(options) {}
+
+  void add(const codegen::Kernel& k) {
+    if (!seen_.insert(k.symbol).second) return;
+    if (k.triton)
+      triton_.push_back(codegen::define_triton_kernel(k.symbol, *k.triton));
+    else
+      texts_.push_back(k.text);
+  }
+
+  std::vector<std::vector<std::byte>> libraries() {
+    auto out = backend_.compile(texts_, {.jobs = options_.jobs, .cache = std::nullopt}).libraries;
+    if (triton_.empty()) return out;
+    try {
+      for (const auto& k : options_.compile_triton(triton_)) {
+        out.push_back(k->binary);
+        code_[k->symbol] = k;
+      }
+    } catch (const Error& e) {
+      problem = fmt::format("no kernel in Triton was timed: {}\n", e.what());
+    }
+    return out;
+  }
+
+  /// Whether the kernel of a trial has code; of one in Triton this says how it is launched.
+  bool complete(const codegen::Kernel& k, Trial& t) const {
+    if (!k.triton) return true;
+    const auto found = code_.find(k.symbol);
+    if (found == code_.end()) return false;
+    t.block = found->second->block;
+    t.shared_bytes = found->second->shared_bytes;
+    t.scratch_words = static_cast<std::uint32_t>(found->second->count(ops::UserKernel::Kind::Constant));
+    return true;
+  }
+
+  std::string problem;
+
+ private:
+  const codegen::Backend& backend_;
+  const LaunchOptions& options_;
+  std::vector<std::string> texts_;
+  LaunchOptions::Kernels triton_;
+  std::map<std::string, std::shared_ptr<const ops::UserKernel>> code_;
+  std::set<std::string> seen_;
 };
 
 /// The kernel with the hints of sizes; nothing where one has none.
@@ -47,12 +99,14 @@ std::optional<Trial> trial_of(ir::Graph& graph, const codegen::Kernel& k) {
     if (!number) return std::nullopt;
     t.scalars.push_back(*number);
   }
+  if (k.triton) t.scalar_bytes = k.triton->wide ? 8 : 4, t.status = k.triton->status;
   return t;
 }
 
 /// The name of what was measured: all that the times depend on.
-std::string key_of(const Trial& t, const std::string& isa, const std::string& identity) {
+std::string key_of(const Trial& t, std::size_t candidates, const std::string& isa, const std::string& identity) {
   Hasher h;
+  h.add(std::uint64_t{candidates});
   h.add(identity).add(isa).add(t.symbol).add(std::uint64_t{t.block}).add(std::uint64_t{t.shared_bytes});
   for (std::uint32_t g : t.grid) h.add(std::uint64_t{g});
   for (std::uint64_t b : t.buffers) h.add(b);
@@ -83,78 +137,112 @@ codegen::Kernel in_config(ir::Graph& graph, scheduler::Group group, const codege
   return backend.group(graph, group);
 }
 
-}  // namespace
+/// The kernels of a schedule that have several configs, by what times depend on.
+class Tuner {
+ public:
+  Tuner(ir::Graph& graph, const codegen::Backend& backend, Timer& timer, const LaunchOptions& options)
+      : graph_(graph), backend_(backend), timer_(timer), options_(options) {}
 
-std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, const codegen::Backend& backend,
-                            Timer& timer, const LaunchOptions& options) {
-  std::string text;
-  std::map<std::string, TunedKernel> all;
-  std::vector<std::string> order;
-  for (scheduler::Item& item : schedule.items) {
-    auto* group = std::get_if<scheduler::Group>(&item);
-    if (!group) continue;
-    const codegen::Kernel usual = backend.group(graph, *group);
-    if (usual.candidates.size() <= 1 || !usual.launch || usual.triton) continue;
-    const auto trial = trial_of(graph, usual);
-    if (!trial) continue;
-    const std::string key = key_of(*trial, backend.isa(), timer.identity());
-    TunedKernel& t = all[key];
-    t.groups.push_back(group);
-    if (t.groups.size() > 1) continue;
-    order.push_back(key);
+  std::string run(scheduler::Schedule& schedule) {
+    for (scheduler::Item& item : schedule.items)
+      if (auto* group = std::get_if<scheduler::Group>(&item)) find(*group);
+    Compiled compiled(backend_, options_);
+    std::vector<TunedKernel*> measured;
+    for (const std::string& key : order_) {
+      TunedKernel& t = all_[key];
+      if (remembered(t) || !has_choice(t)) continue;
+      measured.push_back(&t);
+      for (const codegen::Kernel& k : t.kernels) compiled.add(k);
+    }
+    if (measured.empty()) return text_;
+    timer_.load(compiled.libraries());
+    text_ += compiled.problem;
+    for (TunedKernel* t : measured) measure(*t, compiled);
+    return text_;
+  }
+
+ private:
+  void find(scheduler::Group& group) {
+    codegen::Kernel usual = backend_.group(graph_, group);
+    if (usual.candidates.size() <= 1 || !usual.launch || (usual.triton && !options_.compile_triton)) return;
+    const auto trial = trial_of(graph_, usual);
+    if (!trial) return;
+    const std::string key = key_of(*trial, usual.candidates.size(), backend_.isa(), timer_.identity());
+    TunedKernel& t = all_[key];
+    t.groups.push_back(&group);
+    if (t.groups.size() > 1) return;
+    order_.push_back(key);
     t.trials = {*trial};
     t.configs = {0};
     t.candidates = usual.candidates;
-    if (options.cache) t.entry = *options.cache / ("launch_" + key);
+    t.kernels.push_back(std::move(usual));
+    if (options_.cache) t.entry = *options_.cache / ("launch_" + key);
   }
 
-  std::vector<std::string> kernels, measured;
-  std::set<std::string> seen;
-  for (const std::string& key : order) {
-    TunedKernel& t = all[key];
-    const scheduler::Group& group = *t.groups[0];
-    if (const auto found = options.cache ? remembered_launch(t.entry) : std::nullopt) {
-      if (in_config(graph, group, backend, found->first).symbol == found->second) {
-        for (scheduler::Group* g : t.groups) g->launch_config = found->first;
-        text += fmt::format("{}: config {}, remembered\n", t.trials[0].symbol, found->first);
-        continue;
-      }
-    }
-    const codegen::Kernel usual = backend.group(graph, group);
-    std::vector<std::string> texts{usual.text};
-    for (int number = 1; number < static_cast<int>(usual.candidates.size()); ++number) {
-      codegen::Kernel k = in_config(graph, group, backend, number);
-      auto trial = trial_of(graph, k);
+  bool remembered(TunedKernel& t) {
+    const auto found = options_.cache ? remembered_launch(t.entry) : std::nullopt;
+    if (!found || in_config(graph_, *t.groups[0], backend_, found->first).symbol != found->second) return false;
+    for (scheduler::Group* g : t.groups) g->launch_config = found->first;
+    text_ += fmt::format("{}: config {}, remembered\n", t.trials[0].symbol, found->first);
+    return true;
+  }
+
+  bool has_choice(TunedKernel& t) {
+    for (int number = 1; number < static_cast<int>(t.candidates.size()); ++number) {
+      codegen::Kernel k = in_config(graph_, *t.groups[0], backend_, number);
+      if (k.triton && !options_.compile_triton) continue;
+      auto trial = trial_of(graph_, k);
       if (!trial || std::find(t.trials.begin(), t.trials.end(), *trial) != t.trials.end()) continue;
       t.trials.push_back(std::move(*trial));
       t.configs.push_back(number);
-      texts.push_back(std::move(k.text));
+      t.kernels.push_back(std::move(k));
     }
-    if (t.trials.size() == 1) continue;
-    measured.push_back(key);
-    for (std::size_t k = 0; k < texts.size(); ++k)
-      if (seen.insert(t.trials[k].symbol).second) kernels.push_back(std::move(texts[k]));
+    return t.trials.size() > 1;
   }
-  if (measured.empty()) return text;
 
-  timer.load(backend.compile(kernels, {.jobs = options.jobs, .cache = std::nullopt}).libraries);
-  for (const std::string& key : measured) {
-    TunedKernel& t = all[key];
-    const auto times = timer.time(t.trials);
+  /// Times of the trials; nothing for those that do not run.
+  std::vector<std::optional<double>> times_of(TunedKernel& t, const Compiled& compiled) {
+    std::vector<Trial> there;
+    std::vector<std::size_t> places;
+    for (std::size_t k = 0; k < t.trials.size(); ++k)
+      if (compiled.complete(t.kernels[k], t.trials[k])) there.push_back(t.trials[k]), places.push_back(k);
+    const auto times = timer_.time(there);
+    std::vector<std::optional<double>> out(t.trials.size());
+    for (std::size_t k = 0; k < places.size(); ++k) out[places[k]] = times[k];
+    return out;
+  }
+
+  void measure(TunedKernel& t, const Compiled& compiled) {
+    const auto times = times_of(t, compiled);
     std::size_t best = 0;
     for (std::size_t k = 1; k < times.size(); ++k)
       if (times[k] && (!times[best] || *times[k] < *times[best])) best = k;
     if (times[0] && best > 0 && *times[best] > *times[0] * kWorth) best = 0;
     for (scheduler::Group* g : t.groups) g->launch_config = t.configs[best];
-    text += fmt::format("{}: config {} ({}), of", t.trials[0].symbol, t.configs[best],
-                        codegen::to_string(t.candidates[static_cast<std::size_t>(t.configs[best])]));
+    text_ += fmt::format("{}: config {} ({}{}), of", t.trials[0].symbol, t.configs[best],
+                         codegen::to_string(t.candidates[static_cast<std::size_t>(t.configs[best])]),
+                         t.kernels[best].triton ? ", Triton" : "");
     for (std::size_t k = 0; k < times.size(); ++k)
-      text += fmt::format(" {}:{}x{} {}", t.configs[k], t.trials[k].grid[0], t.trials[k].block,
-                          times[k] ? fmt::format("{:.4f}", *times[k]) : std::string("failed"));
-    text += " ms\n";
-    if (options.cache && times[best]) remember(t.entry, t.configs[best], t.trials[best].symbol);
+      text_ += fmt::format(" {}:{}{}x{} {}", t.configs[k], t.kernels[k].triton ? "Triton " : "", t.trials[k].grid[0],
+                           t.trials[k].block, times[k] ? fmt::format("{:.4f}", *times[k]) : std::string("failed"));
+    text_ += " ms\n";
+    if (options_.cache && times[best]) remember(t.entry, t.configs[best], t.trials[best].symbol);
   }
-  return text;
+
+  ir::Graph& graph_;
+  const codegen::Backend& backend_;
+  Timer& timer_;
+  const LaunchOptions& options_;
+  std::string text_;
+  std::map<std::string, TunedKernel> all_;
+  std::vector<std::string> order_;
+};
+
+}  // namespace
+
+std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, const codegen::Backend& backend,
+                            Timer& timer, const LaunchOptions& options) {
+  return Tuner(graph, backend, timer, options).run(schedule);
 }
 
 }  // namespace coil::autotune

@@ -22,6 +22,11 @@ struct Trial {
   std::uint32_t block = 0, shared_bytes = 0;
   std::vector<std::uint64_t> buffers;  ///< bytes of each
   std::vector<std::int64_t> scalars;
+  // How its arguments lie behind the pointers: kernels in Triton have scalars of other widths, a status where they may
+  // fail alone, and scratch memory, which is none.
+  std::uint32_t scalar_bytes = 8;
+  bool status = true;
+  std::uint32_t scratch_words = 0;
   bool operator==(const Trial&) const = default;
 };
 

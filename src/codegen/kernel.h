@@ -53,10 +53,15 @@ struct TritonParts {
   };
   std::vector<Tensor> tensors;       ///< parameters, in the order of the kernel's buffers
   std::vector<std::string> numbers;  ///< those of its scalars
-  bool wide = false;                 ///< the numbers have 64 bits, else 32
+  /// The parameter behind them is the status word: the kernel leaves at once where the run has failed, and tells where
+  /// it fails itself.
+  bool status = false;
+  bool wide = false;  ///< the numbers have 64 bits, else 32
   int warps = 4;
   std::vector<std::pair<std::string, int>> constants;  ///< `XBLOCK` and its value
-  std::string source;                                  ///< a module of Python that defines the kernel
+  std::string body;                                    ///< lines
+
+  std::string text(std::string_view symbol) const;
 };
 
 /// The text is a function of the fused node alone: buffers and symbols are named by position, so that equal kernels are

@@ -46,8 +46,10 @@ const Row kRows[] = {
     {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all",
      "what may round its operands of f32 to TF32, for the matrix units of the GPU; none by default, from Python what "
      "torch is set to"},
-    {"cuda.kernels", &Settings::cuda_kernels, "cuda|triton",
-     "the language of kernels: CUDA C++, or Triton text for all that it has, which Triton compiles"},
+    {"cuda.kernels", &Settings::cuda_kernels, "cuda|triton|auto",
+     "the language of kernels: CUDA C++, or Triton text for all that it has, which Triton compiles; auto: CUDA C++, "
+     "but "
+     "for those that max_autotune measures to be faster in Triton"},
     {"cuda.python", &Settings::cuda_python, "PATH",
      "the Python that has Triton; the first python3 or python in PATH by default"},
     {"cuda.emulate", &Settings::emulated_gpu, "true|false",

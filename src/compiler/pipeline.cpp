@@ -44,13 +44,24 @@ void check_library_calls(const ir::Graph& graph, const Machine& machine) {
   }
 }
 
+codegen::CompileTritonOptions triton_options(const codegen::Backend& backend, const CompileOptions& options) {
+  return {.python = parse_settings(options.settings).cuda_python,
+          .arch = backend.isa(),
+          .jobs = jobs_of(options),
+          .cache_folder = options.cache};
+}
+
 /// Launch configs by measurement on the program's device; where that is not there, the heuristics' stay. Returns what
 /// was found, as text.
 std::string measure_launches(Lowered& lowered, Device device, const CompileOptions& options) {
   try {
     autotune::CudaTimer timer(device.index, lowered.machine.backend->isa());
-    return autotune::choose_launches(*lowered.graph, lowered.schedule, *lowered.machine.backend, timer,
-                                     {.jobs = jobs_of(options), .cache = options.cache});
+    const codegen::Backend& backend = *lowered.machine.backend;
+    return autotune::choose_launches(
+        *lowered.graph, lowered.schedule, backend, timer,
+        {.jobs = jobs_of(options), .cache = options.cache, .compile_triton = [&](auto kernels) {
+           return codegen::compile_triton(kernels, triton_options(backend, options));
+         }});
   } catch (const Error& e) {
     return fmt::format("nothing was measured: {}\n", e.what());
   }
@@ -239,12 +250,8 @@ void compile_triton_kernels(wrapper::Program& lines, const codegen::Backend& bac
   std::vector<std::shared_ptr<const ops::UserKernel>> missing = wrapper::user_kernels(lines);
   std::erase_if(missing, [](const auto& kernel) { return !codegen::awaits_triton(*kernel); });
   if (missing.empty()) return;
-  const auto made = stages(kStageKernels.name, [&] {
-    return codegen::compile_triton(missing, {.python = parse_settings(options.settings).cuda_python,
-                                             .arch = backend.isa(),
-                                             .jobs = jobs_of(options),
-                                             .cache_folder = options.cache});
-  });
+  const auto made =
+      stages(kStageKernels.name, [&] { return codegen::compile_triton(missing, triton_options(backend, options)); });
   for (wrapper::Line& line : lines.lines)
     if (auto* call = std::get_if<wrapper::CallUserKernel>(&line))
       if (auto found = std::ranges::find(missing, call->kernel); found != missing.end())

@@ -6,6 +6,26 @@
 namespace coil::fx {
 namespace {
 
+/// Sizes, strides and descriptors are of tensors that have as many dimensions.
+void check_dimensions(const Node& node, const ops::UserKernel& kernel) {
+  using Kind = ops::UserKernel::Kind;
+  const auto& tensors = *node.args.at(1).get_if<Values>();
+  std::size_t next = 0, rank = 0;
+  for (const ops::UserKernel::Parameter& p : kernel.parameters) {
+    if (p.kind == Kind::Tensor) {
+      const Node* tensor = tensors[next++].as_node();
+      const auto* meta = tensor ? tensor->meta.value.get_if<sym::TensorMeta>() : nullptr;
+      rank = meta ? meta->rank() : 0;
+      if (p.map && p.map->box.size() != rank)
+        fail("%{}: the kernel {} ({}) takes a descriptor of {} dimensions for `{}`, which has {}", node.name,
+             kernel.name, kernel.where, p.map->box.size(), p.name, rank);
+    }
+    if ((p.kind == Kind::Size || p.kind == Kind::Stride) && p.dimension >= rank)
+      fail("%{}: the kernel {} ({}) takes a size of `{}`, which has {} dimensions", node.name, kernel.name,
+           kernel.where, p.name, rank);
+  }
+}
+
 void check(const Node& node, const ops::UserKernel& kernel) {
   using Kind = ops::UserKernel::Kind;
   const auto fits = [&](std::size_t arg, std::size_t wanted, const char* what) {
@@ -16,6 +36,7 @@ void check(const Node& node, const ops::UserKernel& kernel) {
   fits(1, kernel.count(Kind::Tensor), "tensors");
   fits(2, kernel.count(Kind::Number), "numbers");
   fits(3, 3, "numbers of blocks");
+  check_dimensions(node, kernel);
 }
 
 void take(GraphModule& root, GraphModule& module) {

@@ -24,6 +24,15 @@ std::vector<std::byte> bytes_of(const std::string& hex) {
   return out;
 }
 
+UserKernel::Parameter with_map(UserKernel::Parameter p, const Json& j) {
+  p.map = UserKernel::TensorMap{j.at("element").get<std::uint32_t>(), j.at("swizzle").get<std::uint32_t>(),
+                                j.at("box").get<std::vector<std::uint32_t>>()};
+  const std::size_t rank = p.map->box.size();
+  if (p.kind != UserKernel::Kind::Tensor || rank < 1 || rank > 5)
+    fail("a descriptor is of a tensor of 1 to 5 dimensions");
+  return p;
+}
+
 UserKernel::Parameter parameter(const Json& j) {
   UserKernel::Parameter p{.name = j.at("name").get<std::string>()};
   const auto kind = j.at("kind").get<std::string>();
@@ -31,6 +40,10 @@ UserKernel::Parameter parameter(const Json& j) {
     p.kind = UserKernel::Kind::Tensor;
   else if (kind == "number")
     p.kind = UserKernel::Kind::Number;
+  else if (kind == "size")
+    p.kind = UserKernel::Kind::Size;
+  else if (kind == "stride")
+    p.kind = UserKernel::Kind::Stride;
   else if (kind == "constant")
     p.kind = UserKernel::Kind::Constant;
   else
@@ -38,6 +51,8 @@ UserKernel::Parameter parameter(const Json& j) {
   p.bytes = j.value("bytes", 8U);
   p.aligned = j.value("aligned", false);
   p.bits = j.value("bits", std::int64_t{0});
+  p.dimension = j.value("dimension", 0U);
+  if (j.contains("map")) return with_map(std::move(p), j.at("map"));
   if (p.bytes != 1 && p.bytes != 2 && p.bytes != 4 && p.bytes != 8) fail("a parameter has 1, 2, 4 or 8 bytes");
   if (p.kind == UserKernel::Kind::Tensor && p.bytes != 8) fail("a pointer has 8 bytes");
   return p;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,14 +17,23 @@ namespace coil::ops {
 inline constexpr std::string_view kUserKernelCall = "coil.user_kernel.default";
 
 struct UserKernel {
-  /// What an entry of the argument block is: a pointer to the call's next tensor, its next number, or always the same.
-  enum class Kind : std::uint8_t { Tensor, Number, Constant };
+  /// What an entry of the argument block is: a pointer to the call's next tensor (or a descriptor of it), a size or a
+  /// stride of the tensor that came last, the call's next number, its status word (of Coil's own kernels), or always
+  /// the same.
+  enum class Kind : std::uint8_t { Tensor, Size, Stride, Number, Status, Constant };
+  /// How the copy engine of a GPU finds tiles of a tensor: values of CUDA's driver, and a tile's sizes.
+  struct TensorMap {
+    std::uint32_t element = 0, swizzle = 0;
+    std::vector<std::uint32_t> box;
+  };
   struct Parameter {
     std::string name;
     Kind kind = Kind::Tensor;
     std::uint32_t bytes = 8;
-    bool aligned = false;   ///< of a pointer: the kernel was compiled for multiples of 16 bytes
-    std::int64_t bits = 0;  ///< of a constant: its value, or the bits of a float, in the low bytes
+    bool aligned = false;               ///< of a pointer: the kernel was compiled for multiples of 16 bytes
+    std::int64_t bits = 0;              ///< of a constant: its value, or the bits of a float, in the low bytes
+    std::uint32_t dimension = 0;        ///< of a size or a stride
+    std::optional<TensorMap> map = {};  ///< of a tensor that the kernel takes a descriptor of
   };
   std::string symbol;             ///< one name for one kernel with its constants: the entry point in the binary
   std::string name, where;        ///< the user's name and `file.py:12`
@@ -36,6 +46,8 @@ struct UserKernel {
                         ///< source text, constants, options
 
   std::size_t count(Kind) const;
+  /// Whether it leaves at once where the run has failed, and tells where it fails.
+  bool has_status() const { return count(Kind::Status) > 0; }
   /// The parameter that takes the call's tensor `k`.
   const Parameter& tensor(std::size_t k) const;
 };

@@ -11,7 +11,8 @@ inline constexpr std::string_view kWrapperSchemas[] = {
     "()",
     "launch(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] scalars, SymInt[] grid, int block, SymInt "
     "shared_bytes=0, Tensor(b!)? failures=None, int site=0) -> ()",
-    "user_kernel(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] numbers, SymInt[] grid) -> ()",
+    "user_kernel(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] numbers, SymInt[] grid, str failure='', "
+    "Tensor(b!)? failures=None, int site=0) -> ()",
     "new_failures(Tensor like, int count) -> Tensor",
     "check_failures(Tensor failures, str[] messages) -> ()",
     "library(str op, str attributes, Tensor[] inputs, Tensor(a!)[] outputs) -> ()",

@@ -182,7 +182,7 @@ class Builder {
     } else if (auto* user = std::get_if<ir::UserCall>(&op.node)) {
       std::vector<bool> written(user->tensors.size(), false);
       for (std::size_t k : user->written) written[k] = true;
-      p_.lines.push_back(CallUserKernel{user->kernel, user->tensors, std::move(written), user->numbers, user->grid,
+      p_.lines.push_back(CallUserKernel{user->kernel, user->tensors, std::move(written), user->numbers, user->grid, "",
                                         op.origins, origins_of(op.origins), op.where});
     } else {
       const auto& call = std::get<ir::Extern>(op.node);

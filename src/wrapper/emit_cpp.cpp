@@ -395,26 +395,43 @@ class Printer {
     const codegen::Launch& l = *c.launch;
     Exprs grid = l.grid;
     while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
+    const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes), word = status();
+    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks,
+         l.block, shared, word.empty() ? "" : ", ", word);
+  }
+  /// The status of the call that is being written; empty where it has none to look at.
+  std::string status() const {
     const auto site = failures_.sites.find(at_);
-    const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes);
-    const std::string status = site != failures_.sites.end()     ? fmt::format(", failures.status({})", site->second)
-                               : failures_.guarded.contains(at_) ? ", failures.status(0)"
-                                                                 : "";
-    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks, l.block,
-         shared, status);
+    if (site != failures_.sites.end()) return fmt::format("failures.status({})", site->second);
+    return failures_.guarded.contains(at_) ? "failures.status(0)" : "";
+  }
+  /// The pointer, or the descriptor, which is made before the call.
+  std::string pointer_argument(const ops::UserKernel::Parameter& p, const View& v) {
+    const auto bytes = static_cast<std::int64_t>(size_of(v.dtype));
+    const std::string base = address(v.buffer), offset = size(v.offset * bytes);
+    if (!p.map) return fmt::format("pointer({}, {})", base, offset);
+    Exprs strides;
+    for (Expr s : v.strides) strides.push_back(p_.env->simplify(s * bytes));
+    const std::string name = fmt::format("map{}", next_map_++), sizes = list(v.sizes), steps = list(strides);
+    line("const TensorMap {} = queue.tensor_map(pointer({}, {}), {}, {}, {{{}}}, {}, {});", name, base, offset,
+         p.map->element, p.map->swizzle, fmt::join(p.map->box, ", "), sizes, steps);
+    return name + ".argument()";
   }
   void print_line(const CallUserKernel& c) {
     using Kind = ops::UserKernel::Kind;
-    check_failures(failures_.guarded);
+    if (!c.kernel->has_status()) check_failures(failures_.guarded);
     comment(c.origins, c.where);
     std::vector<std::string> arguments;
     std::size_t tensor = 0, number = 0;
     for (const ops::UserKernel::Parameter& p : c.kernel->parameters) {
       if (p.kind == Kind::Tensor) {
-        const View& v = c.tensors.at(tensor++);
-        const std::string base = address(v.buffer),
-                          bytes = size(v.offset * static_cast<std::int64_t>(size_of(v.dtype)));
-        arguments.push_back(fmt::format("pointer({}, {})", base, bytes));
+        arguments.push_back(pointer_argument(p, c.tensors.at(tensor++)));
+      } else if (p.kind == Kind::Size || p.kind == Kind::Stride) {
+        const View& v = c.tensors.at(tensor - 1);
+        const std::string value = size((p.kind == Kind::Size ? v.sizes : v.strides).at(p.dimension));
+        arguments.push_back(fmt::format("Argument{{{}, {}}}", value, p.bytes));
+      } else if (p.kind == Kind::Status) {
+        arguments.push_back(fmt::format("pointer({}, 0)", status()));
       } else {
         const std::string value = p.kind == Kind::Number ? size(c.numbers.at(number++)) : cpp_integer(p.bits);
         arguments.push_back(fmt::format("Argument{{{}, {}}}", value, p.bytes));
@@ -562,7 +579,7 @@ class Printer {
                                   c_string(options_.isa), options_.launches_early, exchanges()),
                 messages;
     for (const auto& [line, site] : failures_.sites)
-      messages += (messages.empty() ? "" : ", ") + c_string(std::get<CallKernel>(p_.lines[line]).failure);
+      messages += (messages.empty() ? "" : ", ") + c_string(failure_of(p_.lines[line]));
     out += fmt::format("  Failures failures{{queue, {{{}}}}};\n", messages);
     for (const Kernel& k : p_.kernels) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
     for (const auto& k : user_kernels(p_))
@@ -662,7 +679,7 @@ class Printer {
   std::set<BufferId> declared_;
   std::unordered_set<Expr> declared_symbols_;
   std::vector<Exprs> scopes_;  ///< for each open block, the sizes named in it
-  std::size_t next_size_ = 0, next_op_ = 0, next_host_ = 0;
+  std::size_t next_size_ = 0, next_op_ = 0, next_host_ = 0, next_map_ = 0;
   std::string run_, ops_, members_, weights_, initializers_;
 };
 

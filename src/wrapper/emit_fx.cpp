@@ -253,7 +253,7 @@ void FxEmitter::end() {
 void FxEmitter::check_failures() {
   std::vector<std::string> messages;
   for (const auto& [line, site] : failures_.sites)
-    messages.push_back(python_string(std::get<CallKernel>(file_->program().lines[line]).failure));
+    messages.push_back(python_string(failure_of(file_->program().lines[line])));
   node("check_failures",
        fmt::format("torch.ops.coil_wrapper.check_failures.default, {}, {}", told_, text_of(messages)));
 }
@@ -462,16 +462,18 @@ void FxEmitter::line(const CallKernel& c) {
     std::vector<std::string> grid;
     for (sym::Expr e : c.launch->grid) grid.push_back(size(e));
     const std::string shared = size(c.launch->shared_bytes);
-    auto site = failures_.sites.find(at_);
-    const std::string failure = site != failures_.sites.end()     ? fmt::format("{}, {}", told_, site->second)
-                                : failures_.guarded.contains(at_) ? told_
-                                                                  : "";
     return kernel_launch(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), text_of(grid),
-                         c.launch->block, shared, failure, PythonFile::origins(c.origins, c.where));
+                         c.launch->block, shared, status(), PythonFile::origins(c.origins, c.where));
   }
   const std::string extent = size(c.extent);
   kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain,
               c.failure, PythonFile::origins(c.origins, c.where));
+}
+
+std::string FxEmitter::status() const {
+  const auto site = failures_.sites.find(at_);
+  if (site != failures_.sites.end()) return fmt::format("{}, {}", told_, site->second);
+  return failures_.guarded.contains(at_) ? told_ : "";
 }
 
 void FxEmitter::kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes,
@@ -525,16 +527,19 @@ void FxEmitter::line(const CallFallback& c) {
 }
 
 void FxEmitter::line(const CallUserKernel& c) {
-  if (failures_.guarded.contains(at_)) check_failures();
+  if (failures_.guarded.contains(at_) && !c.kernel->has_status()) check_failures();
   std::vector<View> reads, writes;
   for (std::size_t k = 0; k < c.tensors.size(); ++k) (c.written[k] ? writes : reads).push_back(c.tensors[k]);
   std::vector<std::string> numbers, grid;
   for (sym::Expr e : c.numbers) numbers.push_back(size(e));
   for (sym::Expr e : c.grid) grid.push_back(size(e));
   const std::string read = views(reads), written = views(writes);
-  node("user_kernel", fmt::format("torch.ops.coil_wrapper.user_kernel.default, {}, {}, {}, {}, {}, origins={}",
+  std::string failure;
+  if (c.kernel->has_status())
+    failure = fmt::format(", {}{}{}", python_string(c.failure), status().empty() ? "" : ", ", status());
+  node("user_kernel", fmt::format("torch.ops.coil_wrapper.user_kernel.default, {}, {}, {}, {}, {}{}, origins={}",
                                   python_string(c.kernel->symbol), read, written, text_of(numbers), text_of(grid),
-                                  python_string(PythonFile::origins(c.origins, c.where))));
+                                  failure, python_string(PythonFile::origins(c.origins, c.where))));
 }
 
 // ---- Sizes ----

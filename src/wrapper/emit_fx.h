@@ -55,6 +55,8 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   std::string before() override;
   std::string around(const std::string& body) override;
   void check_failures();
+  /// What a launch is given of the failures' tensor; empty where it has none to look at.
+  std::string status() const;
   std::string on_device(BufferId) const;
   void assign(const std::string& name, const std::string& arguments, const std::string& type = "");
   void name_storage_offsets();

@@ -204,12 +204,13 @@ void PythonEmitter::line(const CallKernel& c) {
                     given = fmt::format("[{}]", fmt::join(buffers, ", ")),
                     numbers = fmt::format("[{}]", fmt::join(scalars, ", "));
   if (!c.launch) return statement(kernel_call(symbol, given, numbers, file_->size(c.extent), c.grain, c.failure));
-  auto site = failures_.sites.find(at_);
-  const std::string status = site != failures_.sites.end()
-                                 ? fmt::format("{}({}, {})", told_, site->second, python_string(c.failure))
-                             : failures_.guarded.contains(at_) ? told_ + ".any"
-                                                               : "";
-  statement(kernel_launch(symbol, given, numbers, *c.launch, status));
+  statement(kernel_launch(symbol, given, numbers, *c.launch, status(c.failure)));
+}
+
+std::string PythonEmitter::status(const std::string& failure) const {
+  const auto site = failures_.sites.find(at_);
+  if (site != failures_.sites.end()) return fmt::format("{}({}, {})", told_, site->second, python_string(failure));
+  return failures_.guarded.contains(at_) ? told_ + ".any" : "";
 }
 
 std::string PythonEmitter::kernel_launch(const std::string& symbol, const std::string& buffers,
@@ -256,11 +257,14 @@ void PythonEmitter::line(const CallFallback& c) {
 
 void PythonEmitter::line(const CallUserKernel& c) {
   origins(c.origins, c.where);
-  check_failures(failures_.guarded.contains(at_));
+  check_failures(failures_.guarded.contains(at_) && !c.kernel->has_status());
   std::vector<std::string> numbers;
   for (sym::Expr e : c.numbers) numbers.push_back(file_->size(e));
   const std::string tensors = views(c.tensors), grid = file_->sizes(c.grid);
-  statement(fmt::format("{}({}, [{}], grid={})", c.kernel->symbol, tensors, fmt::join(numbers, ", "), grid));
+  std::string failure;
+  if (c.kernel->has_status())
+    failure = ", failure=" + (file_->program().device.is_host() ? python_string(c.failure) : status(c.failure));
+  statement(fmt::format("{}({}, [{}], grid={}{})", c.kernel->symbol, tensors, fmt::join(numbers, ", "), grid, failure));
 }
 
 void PythonEmitter::origins(const std::set<std::string>& origins, const std::string& where) {

@@ -52,6 +52,8 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
   void origins(const std::set<std::string>& origins, const std::string& where);
 
   void check_failures(bool wanted);
+  /// What a launch on a GPU is given as its status; empty where it has none to look at.
+  std::string status(const std::string& failure) const;
   std::vector<std::string> given_to(const Part&);
   std::string on_device(BufferId, const char* keyword) const;
 

@@ -4,11 +4,20 @@
 
 namespace coil::wrapper {
 
+const std::string& failure_of(const Line& line) {
+  static const std::string none;
+  if (const auto* kernel = std::get_if<CallKernel>(&line)) return kernel->failure;
+  if (const auto* user = std::get_if<CallUserKernel>(&line)) return user->failure;
+  return none;
+}
+
 FailureSites failure_sites(const Program& p) {
   FailureSites found;
-  for (std::size_t i = 0; i < p.lines.size(); ++i)
-    if (auto* c = std::get_if<CallKernel>(&p.lines[i]); c && c->launch && !c->failure.empty())
-      found.sites.emplace(i, found.sites.size());
+  for (std::size_t i = 0; i < p.lines.size(); ++i) {
+    const auto* kernel = std::get_if<CallKernel>(&p.lines[i]);
+    const bool launched = kernel ? kernel->launch.has_value() : !p.device.is_host();
+    if (launched && !failure_of(p.lines[i]).empty()) found.sites.emplace(i, found.sites.size());
+  }
   if (found.sites.empty()) return found;
   std::vector<BufferId> memory(p.buffers.size());
   for (std::size_t b = 0; b < memory.size(); ++b) memory[b] = static_cast<BufferId>(b);

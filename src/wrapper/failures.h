@@ -14,5 +14,7 @@ struct FailureSites {
   std::set<std::size_t> guarded;  ///< of those the ones that write to memory of the caller, or to a state
 };
 FailureSites failure_sites(const Program&);
+/// What a call that failed says; empty for lines that cannot fail so.
+const std::string& failure_of(const Line&);
 
 }  // namespace coil::wrapper

@@ -1,4 +1,3 @@
-#include "codegen/triton/program.h"
 #include "ir/text_parts.h"
 #include "ops/value.h"
 #include "support/error.h"
@@ -32,7 +31,7 @@ class Parser {
       if (k.parts)
         k.text = k.parts->text(k.symbol);
       else if (k.triton)
-        k.triton->source = codegen::triton_program(k.text);
+        k.text = k.triton->text(k.symbol);
     return std::move(p_);
   }
 
@@ -54,8 +53,9 @@ class Parser {
       if (!open_text_) c.fault("this line belongs to no kernel");
       const std::size_t bar = text.find('|');
       Kernel& kernel = p_.kernels[*open_text_];
-      (kernel.parts ? kernel.parts->body : kernel.text) +=
-          std::string(text.substr(std::min(text.size(), bar + 2))) + "\n";
+      (kernel.parts    ? kernel.parts->body
+       : kernel.triton ? kernel.triton->body
+                       : kernel.text) += std::string(text.substr(std::min(text.size(), bar + 2))) + "\n";
       return;
     }
     open_text_.reset();
@@ -157,6 +157,7 @@ class Parser {
       if (!t.numbers.empty()) c.expect(",");
       t.numbers.push_back(c.identifier());
     }
+    t.status = c.accept("status");
     while (!c.done()) {
       std::string name = c.identifier();
       c.expect("=");
@@ -494,6 +495,7 @@ class Parser {
     c.expect("on");
     k.grid = exprs(c);
     if (k.grid.size() != 3) c.fault("a grid has blocks along x, y and z");
+    if (c.accept("fails")) k.failure = c.quoted();
     origins(c, k);
     p_.lines.emplace_back(std::move(k));
   }

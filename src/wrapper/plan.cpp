@@ -274,8 +274,9 @@ class Planner {
     }
     for (Expr e : c.numbers) add(numbers, runtime::HostInteger{shape_(e)});
     for (Expr e : c.grid) add(grid, runtime::HostInteger{shape_(e)});
-    for (runtime::HostArgument a : {runtime::HostArgument(c.kernel->program), tensors, numbers, grid})
-      call.arguments.push_back({"", std::move(a)});
+    std::vector<runtime::HostArgument> all{runtime::HostArgument(c.kernel->program), tensors, numbers, grid};
+    if (!c.failure.empty()) all.emplace_back(c.failure);
+    for (runtime::HostArgument& a : all) call.arguments.push_back({"", std::move(a)});
     plan_.steps.push_back(std::move(call));
   }
 
@@ -290,8 +291,15 @@ class Planner {
     auto [it, added] = user_kernels_.emplace(kernel.symbol, static_cast<std::uint32_t>(plan_.kernels.size()));
     const bool own = codegen::is_triton_text(kernel);
     const std::string text = own ? computed(c) : fmt::format("{} ({})", kernel.name, kernel.where);
-    if (added) plan_.kernels.push_back({kernel.symbol, text, ""});
+    if (added) plan_.kernels.push_back({kernel.symbol, text, c.failure});
     return it->second;
+  }
+
+  runtime::TensorMap tensor_map(const ops::UserKernel::TensorMap& map, const View& v) {
+    runtime::TensorMap out{map.element, map.swizzle, map.box, slots(v.sizes), {}};
+    const auto bytes = static_cast<std::int64_t>(size_of(v.dtype));
+    for (Expr s : v.strides) out.strides.push_back(shape_(p_.env->simplify(s * bytes)));
+    return out;
   }
 
   void line(const CallUserKernel& c) {
@@ -306,15 +314,23 @@ class Planner {
     call.shared_bytes = shape_(c.kernel->shared_bytes);
     std::size_t tensor = 0, number = 0;
     for (const ops::UserKernel::Parameter& p : c.kernel->parameters) {
+      if (p.kind == Kind::Size || p.kind == Kind::Stride) {
+        const View& v = c.tensors.at(tensor - 1);
+        call.arguments.push_back({-1, shape_((p.kind == Kind::Size ? v.sizes : v.strides).at(p.dimension)), p.bytes});
+      }
+      if (p.kind == Kind::Status) call.arguments.push_back({runtime::kStatusArgument, shape_(0), 8});
       if (p.kind == Kind::Constant) call.arguments.push_back({-1, shape_(p.bits), p.bytes});
       if (p.kind == Kind::Number) call.arguments.push_back({-1, shape_(c.numbers.at(number++)), p.bytes});
       if (p.kind != Kind::Tensor) continue;
       const View& v = c.tensors.at(tensor);
       if (c.written[tensor++]) call.written.push_back(static_cast<std::uint32_t>(call.buffers.size()));
       const Expr offset = v.offset * static_cast<std::int64_t>(size_of(v.dtype));
-      call.arguments.push_back({static_cast<std::int64_t>(call.buffers.size()), shape_(p_.env->simplify(offset)), 8});
+      call.arguments.push_back({static_cast<std::int64_t>(call.buffers.size()), shape_(p_.env->simplify(offset)),
+                                p.map ? runtime::kTensorMapBytes : 8});
+      if (p.map) call.tensor_maps.push_back(tensor_map(*p.map, v));
       call.buffers.push_back(v.buffer);
     }
+    plan_.stops_on_failure = plan_.stops_on_failure || !c.failure.empty();
     plan_.steps.push_back(std::move(call));
   }
 

@@ -116,6 +116,7 @@ struct CallUserKernel {
   std::vector<View> tensors;  ///< in the order of its parameters
   std::vector<bool> written;  ///< for each of them
   Exprs numbers, grid;        ///< blocks along x, y, z
+  std::string failure = {};   ///< as of CallKernel
   std::set<std::string> nodes, origins;
   std::string where;
 };

@@ -82,7 +82,7 @@ class Text {
     }
     if (k.triton) triton_text(*k.triton);
     out_ += "\n";
-    const std::string& lines = k.parts ? k.parts->body : k.text;
+    const std::string& lines = k.parts ? k.parts->body : k.triton ? k.triton->body : k.text;
     for (std::size_t at = 0; at < lines.size();) {
       const std::size_t end = std::min(lines.find('\n', at), lines.size());
       out_ += "| " + lines.substr(at, end - at) + "\n";
@@ -94,7 +94,8 @@ class Text {
     out_ += fmt::format(" triton {} warps (", t.warps);
     for (const auto& p : t.tensors)
       out_ += fmt::format("{}{} {}", &p == t.tensors.data() ? "" : ", ", ops::quote(p.type), p.name);
-    out_ += fmt::format(") {} [{}]", t.wide ? "wide" : "narrow", fmt::join(t.numbers, ", "));
+    out_ +=
+        fmt::format(") {} [{}]{}", t.wide ? "wide" : "narrow", fmt::join(t.numbers, ", "), t.status ? " status" : "");
     for (const auto& [name, number] : t.constants) out_ += fmt::format(" {} = {}", name, number);
   }
 
@@ -124,6 +125,10 @@ class Text {
     out += nodes;
     const std::string& where = call.where;
     return where.empty() ? out : out + " at " + ops::quote(where);
+  }
+
+  std::string fails(const std::string& failure) const {
+    return complete_ && !failure.empty() ? " fails " + ops::quote(failure) : "";
   }
 
   std::string line(const DefineSymbol& d) const {
@@ -175,7 +180,7 @@ class Text {
                          sym::to_string(c.launch->shared_bytes));
     else
       out += fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
-    if (complete_ && !c.failure.empty()) out += " fails " + ops::quote(c.failure);
+    out += fails(c.failure);
     if (complete_)
       for (std::size_t k = 0; k < c.in_place.size(); ++k)
         out +=
@@ -209,8 +214,8 @@ class Text {
     std::string tensors;
     for (std::size_t k = 0; k < c.tensors.size(); ++k)
       tensors += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + view(c.tensors[k]);
-    return fmt::format("user_kernel {}({}; {}) on {}{}", c.kernel->symbol, tensors, ir::list_text(c.numbers),
-                       ir::list_text(c.grid), origins(c));
+    return fmt::format("user_kernel {}({}; {}) on {}{}{}", c.kernel->symbol, tensors, ir::list_text(c.numbers),
+                       ir::list_text(c.grid), fails(c.failure), origins(c));
   }
 
   const Program& p_;

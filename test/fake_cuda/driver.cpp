@@ -343,6 +343,29 @@ Result cuModuleGetFunction(void** function, void* module, const char* name) {
   if (!kernel && !emulated) return kNotFound;
   return *function = &driver().functions.try_emplace(name, FakeFunction{name, kernel, emulated}).first->second, kDone;
 }
+// What it was told, in the order of the arguments: 8 bytes of the address, one each of the other numbers, then 4 of
+// each side of the tile, 8 of each size and 8 of each stride but the first. It refuses what CUDA does.
+Result cuTensorMapEncodeTiled(void* map, int element, unsigned rank, void* address, const std::uint64_t* sizes,
+                              const std::uint64_t* strides, const unsigned* box, const unsigned* steps, int interleave,
+                              int swizzle, int promotion, int fill) {
+  ENTER("cuTensorMapEncodeTiled");
+  const auto at = reinterpret_cast<std::uint64_t>(address);
+  if (reinterpret_cast<std::uint64_t>(map) % 64 || at == 0 || at % 16 || rank < 1 || rank > 5) return kInvalidValue;
+  for (unsigned d = 0; d < rank; ++d) {
+    if (sizes[d] == 0 || sizes[d] > 1ULL << 32 || box[d] == 0 || box[d] > 256 || steps[d] != 1) return kInvalidValue;
+    if (d + 1 < rank && (strides[d] % 16 || strides[d] >= 1ULL << 40)) return kInvalidValue;
+  }
+  auto* to = static_cast<char*>(map);
+  std::memcpy(to, &at, 8);
+  const std::uint8_t numbers[8] = {static_cast<std::uint8_t>(element),    static_cast<std::uint8_t>(rank),
+                                   static_cast<std::uint8_t>(interleave), static_cast<std::uint8_t>(swizzle),
+                                   static_cast<std::uint8_t>(promotion),  static_cast<std::uint8_t>(fill)};
+  std::memcpy(to + 8, numbers, 8);
+  std::memcpy(to + 16, box, rank * 4);
+  std::memcpy(to + 40, sizes, rank * 8);
+  std::memcpy(to + 80, strides, (rank - 1) * 8);
+  return kDone;
+}
 Result cuFuncSetAttribute(void*, int, int) { return kDone; }
 Result cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned threads, unsigned, unsigned,
                       unsigned, void* stream, void**, void** extra) {

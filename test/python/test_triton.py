@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -30,6 +31,7 @@ from triton_programs import PROGRAMS, copies, expected  # noqa: E402
 def seen_by_dynamo(monkeypatch):
     """Dynamo leaves kernels alone where there is no GPU."""
     monkeypatch.setattr(torch.utils._triton, "has_triton", lambda: True)
+    monkeypatch.setattr(torch.utils._triton, "has_triton_tensor_descriptor_host_tma", lambda: True)
     torch._dynamo.reset()
 
 
@@ -84,10 +86,10 @@ def for_gpu(module, args, cache, dynamic=None):
     return coil.with_user_kernels(exported(module, args, dynamic), "cuda", FOR_GPU | {"cache": cache})
 
 
-def on_the_fake_driver(definition, folder):
+def on_the_fake_driver(definition, folder, name="user_add_kernel.cpp"):
     """The environment of a process whose GPU is the fake one, with the kernel written in C++."""
     library = folder / "kernel.so"
-    source = SOURCES / "user_add_kernel.cpp"
+    source = SOURCES / name
     symbol = f"-DSYMBOL={definition['symbol']}_run"
     subprocess.run(["g++", "-shared", "-fPIC", symbol, source, "-o", library], check=True)
     return ENVIRONMENT | {
@@ -125,8 +127,71 @@ def test_a_package_launches_the_kernel_through_the_driver(tmp_path, kernel_cache
     ]
 
 
+def test_descriptors_in_packages(tmp_path, kernel_cache):
+    """The runtime has the driver describe the tensors: byte by byte what Triton's own launcher tells it."""
+    program = for_gpu(programs.ScaledTiles(), (torch.randn(20, 36),), kernel_cache, ({0: ROWS},))
+    (definition,) = definitions(program)
+    tile = {"element": 7, "swizzle": 2, "box": [8, 16]}
+    entries = [(p["kind"], p.get("bytes", 8), p.get("map")) for p in definition["parameters"]]
+    described = [("size", 4, None)] * 2 + [("stride", 8, None)] * 2
+    assert entries == [
+        *[("tensor", 128, tile), *described] * 2,
+        ("constant", 4, None),
+        *[("constant", 8, None)] * 2,
+    ]
+    torch.export.save(program, tmp_path / "m.pt2")
+    sets = sets_of(f"{k}={v}" for k, v in FOR_GPU.items())
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "cuda", *sets)
+    plan = (tmp_path / "m.coil").read_bytes()
+    assert b'"version":13' in plan and b'"tensor_maps":[{' in plan
+    environment = on_the_fake_driver(definition, tmp_path, "user_tiles_kernel.cpp")
+    for n in (20, 33):
+        x = torch.randn(n, 36)
+        save_file({"x": x}, tmp_path / "in")
+        coil_ok("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out", env=environment)
+        assert torch.equal(load_file(tmp_path / "out")["output"], x * 2.5)
+    lines = (tmp_path / "launches").read_text().splitlines()
+    for n, (head, *maps) in ((20, lines[:3]), (33, lines[3:])):
+        assert head == f"{-(-n // 8)} 3 1 x 128, 0 0"
+        said = f"element 7 rank 2 modes 0 2 2 0 tile 16 8 of 36 {n} by 144, {n} 36 by 36 1"
+        assert maps == [said, said]
+
+
+def test_descriptors_for_a_gpu_without_them(kernel_cache):
+    """The kernel takes the tensors, with sizes and strides as its own code and Triton's need them."""
+    program = coil.with_user_kernels(
+        exported(programs.Tiles(), (torch.randn(20, 36),)),
+        "cuda",
+        FOR_GPU | {"cuda.arch": "sm_80", "cache": kernel_cache},
+    )
+    (definition,) = definitions(program)
+    one = [("tensor", 8), *[("size", 8)] * 2, *[("stride", 8)] * 2, *[("constant", 1)] * 2]
+    one += [("size", 4)] * 2 + [("stride", 8)] * 2
+    entries = [(p["kind"], p.get("bytes", 8)) for p in definition["parameters"]]
+    assert entries == [*one, *one, ("constant", 4), *[("constant", 8)] * 2]
+
+
 def sets_of(settings):
     return [part for s in settings for part in ("--set", s)]
+
+
+@pytest.mark.parametrize("form", ["cpp", "python", "fx"])
+def test_forms_have_descriptors(form, tmp_path, kernel_cache):
+    program = for_gpu(programs.Tiles(), (torch.randn(20, 36),), kernel_cache, ({0: ROWS},))
+    torch.export.save(program, tmp_path / "m.pt2")
+    sets = sets_of(f"{k}={v}" for k, v in FOR_GPU.items())
+    out = tmp_path / f"m.{'cpp' if form == 'cpp' else 'py'}"
+    coil_ok("compile", tmp_path / "m.pt2", "-o", out, f"--emit={form}", "--device", "cuda", *sets)
+    text = out.read_text()
+    if form == "cpp":
+        assert re.search(r"queue\.tensor_map\(pointer\(.*\), 7, 2, \{8, 16\}, \{.*, 36\}, \{144, 4\}\);", text)
+        assert "map0.argument()" in text and "map1.argument()" in text
+        flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT}/include"]
+        done = subprocess.run(["g++", *flags, out], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:2000]
+    else:
+        compile(text, str(out), "exec")
+        assert re.search(r"descriptors=\{\"(x|out)\": \[8, 16\], \"(x|out)\": \[8, 16\]\}", text)
 
 
 @pytest.mark.parametrize("form", ["cpp", "python", "fx"])
@@ -162,6 +227,16 @@ def test_forms_in_python_give_eagers_values(form, tmp_path):
     written = load_module(out)
     (got,) = written.call([x, y]) if form == "python" else written.load()(x, y)
     torch.testing.assert_close(got, (x.sin()[1:] + 3 * (y + 1)[1:]).relu(), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("form", ["python", "fx"])
+def test_forms_in_python_make_descriptors(form, tmp_path):
+    x = torch.randn(20, 36)
+    torch.export.save(coil.with_user_kernels(exported(programs.Tiles(), (x,))), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.py", f"--emit={form}", "--set", "cpu.isa=avx2")
+    written = load_module(tmp_path / "m.py")
+    (got,) = written.call([x]) if form == "python" else written.load()(x)
+    torch.testing.assert_close(got, (x.sin() * 2.5).relu() + x.sin(), rtol=2e-6, atol=2e-6)
 
 
 def test_a_package_for_the_cpu_is_run_by_python(tmp_path):
@@ -352,6 +427,12 @@ def test_without_triton(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(coil.Error, match="Triton, which is not installed; pip install triton"):
         coil.with_user_kernels(program, "cuda", FOR_GPU | {"cache": "none"})
+
+
+def test_descriptors_that_cannot_be_made():
+    assert "rows do not begin at multiples of 16 bytes; pad them" in refused(programs.tiles, (torch.randn(20, 37),))
+    turned = lambda x: programs.tiles(x.t())  # noqa: E731
+    assert "last dimension is not contiguous; give it a copy" in refused(turned, (torch.randn(16, 24),))
 
 
 def test_no_configuration_is_left():

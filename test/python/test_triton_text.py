@@ -6,20 +6,25 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 import batch
 import coil
 from batch import Case
-from coil_harness import coil as command, coil_ok, export
+from coil_harness import ENVIRONMENT, ROOT, coil as command, coil_ok, export
+from emitted import BUILD, load_module
 from test_cuda_values import SHAPES, seeded
+from test_emit_cuda import PLACE
 from test_ops import CHUNKS
 from triton_text_sweep import EMULATED, interpreted
 
+SOURCES = ROOT / "test/python/sources"
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed")
 
 FOR_GPU = ("--device", "cuda", "--set", "cuda.kernels=triton", "--set", f"cuda.python={sys.executable}")
@@ -77,7 +82,8 @@ def test_rows_in_one_pass(monkeypatch):
 def test_symbolic_sizes(tmp_path):
     class Module(torch.nn.Module):
         def forward(self, x):
-            return F.softmax(x, -1), x.t().contiguous() * 2, x.sum(0), x.cumsum(-1)
+            apart = x[:, 0, None, None] + x[0, :, None] * torch.arange(3.0)  # a step of rows is 3 s1
+            return F.softmax(x, -1), x.t().contiguous() * 2, x.sum(0), x.cumsum(-1), apart
 
     sizes = {0: torch.export.Dim("rows", max=4096), 1: torch.export.Dim("columns", max=4096)}
     export(Module(), (seeded(33, 130),), tmp_path / "m.pt2", dynamic={"x": sizes})
@@ -104,7 +110,160 @@ def test_random_bits_are_those_of_other_languages(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(*drawn))
 
 
+# ---- Indices that are checked as they are read ----
+
+
+class Indexed(torch.nn.Module):
+    """In points, in rows that are summed, in scatters, and of a single element."""
+
+    def forward(self, x, i, j):
+        y = torch.zeros_like(x).index_add(0, j, x[: j.shape[0]])
+        return x[i].relu(), x.index_select(0, j) * 2, x[i].sum(-1), x[i[0]].exp(), y, x.gather(1, j[:, None] * 2)
+
+
+FAILED = r"an index read from a tensor is out of range \(at .*\)"
+INDEXED = (seeded(5, 700), torch.tensor([1, -2, 4]), torch.tensor([0, 3]))
+BAD = [(torch.tensor([1, b, 0]), INDEXED[2]) for b in (5, -6, 2**40, -(2**62))]
+BAD += [(INDEXED[1], torch.tensor([0, 5])), (torch.tensor([-6, 0, 0]), INDEXED[2])]
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    path = tmp_path_factory.mktemp("indexed") / "m.pt2"
+    export(Indexed(), INDEXED, path)
+    return path
+
+
+def checks_indices(run):
+    """Values are eager's; bad indices fail with CUDA C++'s words, and the next call is right again."""
+    want = Indexed()(*INDEXED)
+    for i, j in BAD:
+        with pytest.raises((RuntimeError, coil.Error), match=FAILED):
+            run(INDEXED[0], i, j)
+        for got, expected in zip(run(*INDEXED), want):
+            torch.testing.assert_close(got, expected)
+
+
+def test_checked_indices(indexed, tmp_path):
+    report = command("explain", indexed, *EMULATED).stdout
+    assert "CUDA C++" not in report and report.count("(Triton)") >= 5
+    coil_ok("compile", indexed, "-o", tmp_path / "m.coil", *EMULATED)
+    checks_indices(coil.load(tmp_path / "m.coil"))
+
+
+@pytest.mark.parametrize("form", ["python", "fx"])
+def test_checked_indices_of_written_programs(indexed, form, tmp_path):
+    coil_ok("compile", indexed, "-o", tmp_path / f"written_{form}.py", "--emit", form, *EMULATED)
+    written = load_module(tmp_path / f"written_{form}.py")
+    checks_indices((lambda *args: written.call(list(args))) if form == "python" else written.load())
+
+
+SPECIAL = {
+    name: getattr(torch.special, name)
+    for name in (
+        "digamma bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_k0 modified_bessel_k1 erfcx ndtri "
+        "scaled_modified_bessel_k0 scaled_modified_bessel_k1 i0 i0e i1 i1e"
+    ).split()
+}
+SPECIAL_OF_TWO = "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w "
+SPECIAL_OF_TWO += "hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p"
+
+
+def test_special_functions(tmp_path):
+    """On ends, poles and both sides of where formulas change."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x, n, a, b):
+            two = [getattr(torch.special, name)(x[:, None], n) for name in SPECIAL_OF_TWO.split()]
+            gammas = [torch.special.gammainc(a[:, None], a), torch.special.gammaincc(a[:, None], a)]
+            more = [
+                torch.special.zeta(a[:, None] + 1, x),
+                torch.gcd(b[:, None], b),
+                torch.gcd(b.int()[:, None], b.int()),
+            ]
+            return *(f(x) for f in SPECIAL.values()), *two, *gammas, *more
+
+    inf, nan = float("inf"), float("nan")
+    x = torch.tensor([-inf, -30, -12.5, -3, -1, -0.4, -0.0, 0.0, 0.3, 0.5, 1, 1.7, 2, 2.5, 12, 21, 26, 40, inf, nan])
+    n = torch.tensor([-1.0, 0, 1, 2, 5.5, 7, 9, 20])
+    a = torch.tensor([0.0, 0.1, 1, 3.5, 21, 40, 1e3])
+    b = torch.tensor([0, 1, -12, 18, 2**31 - 1, 360, -7])
+    for dtype in (torch.float64, torch.float32):
+        given = (x.to(dtype), n.to(dtype), a.to(dtype), b)
+        export(Module(), given, tmp_path / "m.pt2")
+        assert "CUDA C++" not in command("explain", tmp_path / "m.pt2", *EMULATED).stdout
+        coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATED)
+        results = coil.load(tmp_path / "m.coil")(*given)
+        names = [*SPECIAL, *SPECIAL_OF_TWO.split(), "gammainc", "gammaincc", "zeta", "gcd", "gcd of 32 bits"]
+        for name, got, want in zip(names, results, Module()(*given)):
+            near = 1e-9 if dtype == torch.float64 else 2e-5
+            torch.testing.assert_close(got, want, rtol=near, atol=near, equal_nan=True, msg=(name + ": {}").format)
+
+
 # ---- Code for GPUs, without one ----
+
+
+class Behind(torch.nn.Module):
+    """A kernel that may fail, and one behind it that writes to memory of the caller."""
+
+    def forward(self, x, i, z):
+        y = x[i] * 2
+        z.add_(1)
+        return y
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("behind")
+    export(Behind(), (seeded(5, 64), torch.tensor([1, 2]), torch.ones(64)), folder / "m.pt2")
+    return folder / "m.pt2"
+
+
+def plan_of(path):
+    package = path.read_bytes().decode(errors="replace")
+    return json.JSONDecoder().raw_decode(package, package.index('{"format":"coil-plan"'))[0]
+
+
+def test_a_status_in_packages(behind, tmp_path):
+    """The fake driver's kernels find it in their argument blocks."""
+    for_gpu(behind, tmp_path / "m.coil", "--cache", tmp_path / "cache").check_returncode()
+    plan = plan_of(tmp_path / "m.coil")
+    gather, add = (k["symbol"] for k in plan["kernels"])
+    assert add.endswith("_stops") and plan["stops_on_failure"] and len(plan["parts"]) == 1
+    library = tmp_path / "kernels.so"
+    symbols = [f"-DGATHER={gather}_run", f"-DADD={add}_run"]
+    subprocess.run(["g++", "-shared", "-fPIC", *symbols, SOURCES / "indexed_kernels.cpp", "-o", library], check=True)
+    environment = ENVIRONMENT | {
+        "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda"),
+        "COIL_FAKE_CUDA_KERNELS": str(library),
+    }
+    given = {"x": seeded(5, 64), "z": torch.zeros(64)}
+    for index in (torch.tensor([4, 0]), torch.tensor([4, 7])):
+        save_file(given | {"i": index}, tmp_path / "in")
+        files = ("--inputs", tmp_path / "in", "--outputs", tmp_path / "out")
+        done = command("run", tmp_path / "m.coil", *files, env=environment)
+        if index[1] == 7:
+            assert done.returncode == 1 and re.search(FAILED, done.stderr), done.stderr
+        else:
+            assert done.returncode == 0, done.stderr
+            assert torch.equal(load_file(tmp_path / "out")["output"], 2 * given["x"][index])
+
+
+@pytest.mark.parametrize("form", ["cpp", "python", "fx"])
+def test_a_status_in_written_programs(behind, form, tmp_path):
+    out = tmp_path / f"m.{'cpp' if form == 'cpp' else 'py'}"
+    for_gpu(behind, out, "--emit", form, "--cache", tmp_path / "cache").check_returncode()
+    text = out.read_text()
+    if form == "cpp":
+        assert text.count("pointer(failures.status(0), 0)") == 2 and "failures.check();" not in text.split("run(")[0]
+    else:
+        compile(text, str(out), "exec")
+        given = (
+            ("failure=failures(0, ", "failure=failures.any)")
+            if form == "python"
+            else (", failures, 0,", '"", failures,')
+        )
+        assert all(g in text for g in given)
 
 
 class Mixed(torch.nn.Module):
@@ -120,7 +279,7 @@ class Mixed(torch.nn.Module):
             F.dropout(z, 0.3, training=True),
             z.t() + x.t(),
             w[i],
-            x.digamma(),
+            torch.special.airy_ai(x),
         )
 
 
@@ -142,13 +301,20 @@ def for_gpu(archive, output, *options, arch="sm_90", **more):
 def test_compiles_without_a_gpu(tmp_path, arch):
     class Triton(torch.nn.Module):
         def forward(self, x, w):
-            return Mixed.forward(self, x, w, slice(None))[:5]
+            return (
+                *Mixed.forward(self, x, w, slice(None))[:5],
+                x[w.long()],
+                x.digamma(),
+                torch.gcd(w.int(), w.int() + 3),
+                x.index_reduce(0, w.long()[:64] % 64, x, "amax"),
+                x.double().scatter_reduce(1, w.long()[None] % 1000, x.double(), "prod"),
+            )
 
     export(Triton(), ARGS[:2], tmp_path / "m.pt2")
     done = for_gpu(tmp_path / "m.pt2", tmp_path / "m.coil", "--cache", tmp_path / "cache", arch=arch)
     assert done.returncode == 0, done.stderr
     package = (tmp_path / "m.coil").read_bytes().decode(errors="replace")
-    plan, _ = json.JSONDecoder().raw_decode(package, package.index('{"format":"coil-plan"'))
+    plan = plan_of(tmp_path / "m.coil")
     heads = dict(re.findall(rf"\.target {arch}a?\b.*?\.visible \.entry (coil_\w+)\((.*?)\)", package, re.DOTALL))
     calls = [step for step in plan["steps"] if "kernel" in step]
     assert len(heads) == len(plan["kernels"]) >= 4 and len(calls) >= 4
@@ -163,13 +329,34 @@ def test_kernels_say_their_language(archive):
     done = command("explain", archive, "--set", "cuda.emulate=true", "--set", "cuda.kernels=triton")
     assert done.returncode == 0, done.stderr
     assert "(Triton)" in done.stdout
-    assert "(CUDA C++: digamma of f32)" in done.stdout and "(CUDA C++: an index that is checked)" in done.stdout
+    assert "(CUDA C++: airy_ai of f32)" in done.stdout
 
 
 def test_python_form_holds_text(archive, tmp_path):
     for_gpu(archive, tmp_path / "m.py", "--emit", "python").check_returncode()
     text = (tmp_path / "m.py").read_text()
     assert "@triton.jit\ndef coil_" in text and "tl.associative_scan(" in text and "XBLOCK: tl.constexpr" in text
+
+
+def test_equal_kernels_are_one_launch(tmp_path):
+    """As optimizers have them; the program's text is run by the interpreter where its device is the CPU."""
+
+    class Module(torch.nn.Module):
+        def forward(self, *tensors):
+            return *(t.sin() * 2 + t for t in tensors), *(t.sum(-1) for t in tensors[:2])
+
+    tensors = tuple(seeded(n, 50) + k for k, n in enumerate((6, 6, 6, 3, 6, 6)))
+    export(Module(), tensors, tmp_path / "m.pt2")
+    for_gpu(tmp_path / "m.pt2", tmp_path / "m.py", "--emit", "python").check_returncode()
+    text = (tmp_path / "m.py").read_text()
+    program = text[text.index("\ndef call(args)") :]
+    names = re.findall(r"    (coil_\w+)\(\[.*\], \[\], grid=", program)
+    assert len(names) == 3 and {n[21:] for n in names} == {"", "_x2", "_x3"}, names
+    assert text.count('DEVICE = torch.device("cuda:0")') == 1
+    (tmp_path / "m.py").write_text(text.replace('torch.device("cuda:0")', 'torch.device("cpu")'))
+    results = load_module(tmp_path / "m.py").call(list(tensors))
+    for got, want in zip(results, Module()(*tensors), strict=True):
+        torch.testing.assert_close(got, want, rtol=2e-6, atol=2e-6)
 
 
 def test_finds_what_was_compiled(tmp_path):
@@ -193,6 +380,16 @@ def test_finds_what_was_compiled(tmp_path):
     assert counts == [1, 1]
 
 
+@pytest.mark.skipif(PLACE is None, reason="nvidia-cuda-nvrtc is not installed")
+def test_the_better_language_is_measured(behind, tmp_path):
+    """Where there is nothing to measure on, kernels are CUDA C++, and no Triton is needed."""
+    nvrtc = ("--set", f"cuda.nvrtc={os.path.dirname(PLACE)}")
+    options = ("--set", "cuda.kernels=auto", "--set", "max_autotune=true", "--set", "cuda.python=/nowhere/python")
+    done = for_gpu(behind, tmp_path / "m.coil", "--cache", tmp_path / "cache", *options, *nvrtc)
+    assert done.returncode == 0, done.stderr
+    assert "arguments" not in json.dumps(plan_of(tmp_path / "m.coil")["steps"])
+
+
 # ---- Bad input ----
 
 
@@ -213,4 +410,4 @@ def test_without_python(archive, tmp_path):
 
 def test_unknown_language(archive, tmp_path):
     done = command("compile", archive, "-o", tmp_path / "m.coil", "--set", "cuda.kernels=metal")
-    assert done.returncode != 0 and "cuda.kernels is metal: it may be cuda or triton" in done.stderr
+    assert done.returncode != 0 and "cuda.kernels is metal: it may be cuda, triton or auto" in done.stderr

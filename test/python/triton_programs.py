@@ -5,6 +5,7 @@ import contextlib
 import torch
 import triton
 import triton.language as tl
+from triton.tools.tensor_descriptor import TensorDescriptor
 
 from coil import triton_source
 
@@ -79,6 +80,18 @@ def blocks_kernel(a, b, out, m, n, k, BLOCK: tl.constexpr):
         right = tl.load(b + inner[:, None] * n + columns[None, :], (inner[:, None] < k) & (columns[None, :] < n), 0.0)
         total += tl.dot(left, right)
     tl.store(out + rows[:, None] * n + columns[None, :], total, (rows[:, None] < m) & (columns[None, :] < n))
+
+
+@triton.jit
+def tiles_kernel(x, out, factor, M: tl.constexpr, N: tl.constexpr):
+    i, j = tl.program_id(0) * M, tl.program_id(1) * N
+    out.store([i, j], x.load([i, j]) * factor)
+
+
+@triton.jit
+def runs_kernel(x, out, N: tl.constexpr):
+    at = tl.program_id(0) * N
+    tl.store(out + at + tl.arange(0, N), x.load([at]) + 1)
 
 
 def add(x, y):
@@ -168,6 +181,26 @@ def empty_grid(x):
     return y
 
 
+def scaled_tiles(x):
+    out = torch.empty_like(x)
+    tiles_kernel[(triton.cdiv(x.shape[0], 8), triton.cdiv(x.shape[1], 16))](
+        TensorDescriptor.from_tensor(x, [8, 16]), TensorDescriptor.from_tensor(out, [8, 16]), 2.5, M=8, N=16
+    )
+    return out
+
+
+def tiles(x):
+    """Descriptors of a value that is made before, read beyond its end, and of one that is written."""
+    given = x.sin()
+    return scaled_tiles(given).relu() + given
+
+
+def runs(x):
+    out = torch.empty(64, device=x.device)
+    runs_kernel[(2,)](TensorDescriptor.from_tensor(x[4:], block_shape=[32]), out, N=32)
+    return out
+
+
 def drawn(*sizes, seed=0):
     return torch.randn(sizes, generator=torch.Generator().manual_seed(seed))
 
@@ -189,6 +222,8 @@ PROGRAMS = {
     "autotuned": (tuned, (drawn(100),)),
     "product": (product, (drawn(20, 35), drawn(35, 18, seed=1))),
     "empty grid": (empty_grid, (drawn(10),)),
+    "descriptors": (tiles, (drawn(20, 36),)),
+    "descriptor of a view": (runs, (drawn(60),)),
 }
 
 
@@ -252,6 +287,16 @@ def expected(function, args):
 class Add(torch.nn.Module):
     def forward(self, x, y):
         return add(x, y)
+
+
+class ScaledTiles(torch.nn.Module):
+    def forward(self, x):
+        return scaled_tiles(x)
+
+
+class Tiles(torch.nn.Module):
+    def forward(self, x):
+        return tiles(x)
 
 
 class Around(torch.nn.Module):

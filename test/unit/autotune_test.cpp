@@ -10,6 +10,7 @@
 #include "autotune/launches.h"
 #include "autotune/products.h"
 #include "codegen/cuda/backend.h"
+#include "codegen/triton/backend.h"
 #include "error_of.h"
 #include "gpu_plans.h"
 #include "ir/tensor_box.h"
@@ -205,6 +206,64 @@ TEST_F(Autotune, SizesAreTimedAtTheirHints) {
   EXPECT_GT(choose(timer).at(0), 0);
   ASSERT_EQ(timer.timed.size(), 1u);
   EXPECT_EQ(timer.timed[0][0].buffers[0], std::uint64_t{5000} * 8192 * 4);
+}
+
+// ---- Two languages
+
+struct TwoLanguages : Autotune {
+  std::unique_ptr<codegen::Backend> both = codegen::make_triton_backend(
+      std::shared_ptr<const codegen::Backend>(&backend, [](const codegen::Backend*) {}), 0, true);
+  std::size_t in_triton = 0;  ///< kernels that Triton was asked for
+
+  autotune::LaunchOptions options() {
+    return {.cache = cache.path(), .compile_triton = [&](auto kernels) {
+              autotune::LaunchOptions::Kernels out;
+              for (const auto& k : kernels) {
+                ops::UserKernel made = *k;
+                made.binary = {std::byte{1}}, made.block = 64, made.shared_bytes = 48;
+                made.parameters.insert(made.parameters.end(), 2, {"scratch", ops::UserKernel::Kind::Constant});
+                out.push_back(std::make_shared<const ops::UserKernel>(std::move(made)));
+              }
+              in_triton += out.size();
+              return out;
+            }};
+  }
+  codegen::Kernel chosen(autotune::Timer& timer, const autotune::LaunchOptions& given) {
+    scheduler::Schedule schedule = scheduler::schedule(graph, both->choices());
+    said = autotune::choose_launches(graph, schedule, *both, timer, given);
+    return both->group(graph, std::get<scheduler::Group>(schedule.items.at(0)));
+  }
+};
+
+TEST_F(TwoLanguages, WhatIsFasterInTritonIsTakenAndRemembered) {
+  row_sums(16384, 8192);
+  SaidTimes all(99);
+  EXPECT_FALSE(chosen(all, options()).triton) << "none was faster";
+  const std::vector<Trial>& trials = all.timed.at(0);
+  const auto first = std::ranges::find(trials, 2u, &Trial::scratch_words);
+  ASSERT_NE(first, trials.end());
+  ASSERT_NE(first, trials.begin());
+  EXPECT_EQ(std::tuple(first->block, first->shared_bytes, first->scalar_bytes, first->status),
+            std::tuple(64u, 48u, 4u, false));
+  EXPECT_EQ(trials.size(), backend.compiled + in_triton);
+
+  for (const std::string& entry : cache.entries()) std::filesystem::remove(cache / entry);
+  SaidTimes fast(static_cast<std::size_t>(first - trials.begin())), again(0);
+  const codegen::Kernel k = chosen(fast, options());
+  ASSERT_TRUE(k.triton);
+  EXPECT_EQ(k.symbol, first->symbol);
+  EXPECT_EQ(chosen(again, options()).symbol, first->symbol);
+  EXPECT_TRUE(again.timed.empty() && has(said, "remembered"));
+}
+
+TEST_F(TwoLanguages, WithoutTritonTheOthersAreTimed) {
+  row_sums(16384, 8192);
+  SaidTimes timer(1);
+  autotune::LaunchOptions given = options();
+  given.compile_triton = [](auto) -> autotune::LaunchOptions::Kernels { throw Error("there is no Triton"); };
+  EXPECT_FALSE(chosen(timer, given).triton);
+  EXPECT_TRUE(has(said, "no kernel in Triton was timed: there is no Triton"));
+  for (const Trial& t : timer.timed.at(0)) EXPECT_EQ(t.scratch_words, 0u);
 }
 
 // ---- Products

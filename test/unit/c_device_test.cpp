@@ -223,6 +223,21 @@ struct CQueue : CDevice {
   void* word(std::int64_t v) const { return reinterpret_cast<void*>(v); }
 };
 
+TEST_F(CQueue, DescribesTensorsToTheCopyEngine) {
+  void* at = coil_queue_alloc(q, 4096, &owner);
+  ASSERT_TRUE(at) << coil_last_error();
+  alignas(64) std::uint64_t map[16];
+  const std::int64_t box[] = {1, 8, 16}, sizes[] = {1, 9, 20}, strides[] = {4, 80, 4}, wrong[] = {720, 84, 4};
+  ASSERT_EQ(coil_queue_tensor_map(q, 7, 2, 3, box, sizes, strides, at, map), 0) << coil_last_error();
+  EXPECT_EQ(map[0], reinterpret_cast<std::uint64_t>(at));
+  EXPECT_EQ(std::vector(map + 5, map + 8), (std::vector<std::uint64_t>{20, 9, 1})) << "the innermost comes first";
+  EXPECT_EQ(std::vector(map + 10, map + 12), (std::vector<std::uint64_t>{80, 16})) << "one element has any stride";
+  EXPECT_EQ(coil_queue_tensor_map(q, 7, 2, 3, box, sizes, wrong, at, map), 1);
+  EXPECT_NE(std::string(coil_last_error()).find("of 20, 9, 1 elements by 4, 84, 720 bytes"), std::string::npos);
+  EXPECT_EQ(coil_queue_tensor_map(q, 7, 2, 6, box, sizes, strides, at, map), 1);
+  EXPECT_STREQ(coil_last_error(), "a descriptor is of a tensor of 1 to 5 dimensions");
+}
+
 TEST_F(CQueue, CopiesLaunchesAndBringsBack) {
   std::vector<float> x = counting(6);
   void* at = coil_queue_alloc(q, 24, &owner);

@@ -30,11 +30,11 @@ std::optional<std::string> not_in_triton(const ir::Graph& graph, Scalar n) {
       if (compute_dtype(d) != n->dtype) return fmt::format("a load of {} as {}", short_name(d), short_name(n->dtype));
       return std::nullopt;
     }
-    case ScalarOp::CheckIndex: return "an index that is checked";
     case ScalarOp::Round:
       if (n->rounded != DType::F16 && n->rounded != DType::BF16) return describe(n->op, n->rounded);
       return std::nullopt;
     case ScalarOp::Index:
+    case ScalarOp::CheckIndex:
     case ScalarOp::Constant:
     case ScalarOp::Cast:
     case ScalarOp::Bitcast:
@@ -104,11 +104,11 @@ void TritonBody::begin_r(Expr count, int block, const std::string& start) {
 void TritonBody::decode(std::span<const LoopDim> dims, const std::string& place) {
   Expr step = 1;
   for (std::size_t k = dims.size(); k-- > 0;) {
-    std::string index = step.is_constant(1) ? place : fmt::format("{} // {}", place, text(step));
+    std::string index = step.is_constant(1) ? place : fmt::format("{} // {}", place, divisor(step));
     step = env().simplify(step * dims[k].size);
     if (k > 0)
       index = fmt::format("{}{} % {}", index.find(' ') == std::string::npos ? index : "(" + index + ")", "",
-                          text(dims[k].size));
+                          divisor(dims[k].size));
     line("{} = {}", dims[k].var.name(), index);
   }
 }
@@ -190,9 +190,34 @@ void TritonBody::bind(Scalar n) {
     return;
   }
   const std::string value = compute(n), variable = fmt::format("t{}", next_++);
-  line("{} = {}", variable, value);
+  if (n->op == ScalarOp::CheckIndex)
+    line("{0}, {0}_inside = {1}", variable, value);
+  else
+    line("{} = {}", variable, value);
   names_[n] = variable;
   scopes_.back().push_back(n);
+}
+
+std::string TritonBody::check(Scalar n) {
+  may_fail_ = true;
+  const std::string& there = mask(dims(n));
+  std::string index = value(n->args[0]);
+  if (!dims(n)) index = fmt::format("tl.broadcast_to({}, {})", index, shape(kNoDims));
+  return fmt::format("c_check({}, {}, {}, status)", index, text(n->index[0]), there.empty() ? "True" : there);
+}
+
+std::vector<std::string> TritonBody::checked(std::span<const Scalar> indirect) const {
+  std::vector<std::string> out;
+  std::vector<Scalar> left(indirect.begin(), indirect.end());
+  std::unordered_set<Scalar> seen;
+  while (!left.empty()) {
+    const Scalar n = left.back();
+    left.pop_back();
+    if (!seen.insert(n).second || n->op == ScalarOp::LinearLoad) continue;
+    if (n->op == ScalarOp::CheckIndex) out.push_back(names_.at(n) + "_inside");
+    left.insert(left.end(), n->args.begin(), n->args.end());
+  }
+  return out;
 }
 
 std::string TritonBody::compute(Scalar n) {
@@ -202,6 +227,7 @@ std::string TritonBody::compute(Scalar n) {
     case ScalarOp::Random:
       return fmt::format("c_random({}, {}, {})", value(n->args[0]),
                          arguments_.scalar(fmt::format("salt {}", n->integer), n->integer), text(n->index[0]));
+    case ScalarOp::CheckIndex: return check(n);
     case ScalarOp::Cast: return cast(n);
     case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), value(n->args[0]));
     case ScalarOp::Bitcast:
@@ -218,7 +244,12 @@ std::string TritonBody::operation(Scalar n) {
   const bool literals = spelling->plain && n->args[0]->dtype != DType::Bool &&
                         std::ranges::any_of(n->args, [](Scalar a) { return a->op != ScalarOp::Constant; });
   std::string args[3];
-  for (std::size_t k = 0; k < n->args.size(); ++k) args[k] = literals ? name(n->args[k]) : value(n->args[k]);
+  for (std::size_t k = 0; k < n->args.size(); ++k) {
+    if (spelling->blocks)
+      args[k] = fmt::format("tl.broadcast_to({}, {})", value(n->args[k]), shape(dims(n)));
+    else
+      args[k] = literals ? name(n->args[k]) : value(n->args[k]);
+  }
   return fmt::format(fmt::runtime(spelling->text), args[0], args[1], args[2]);
 }
 
@@ -243,11 +274,13 @@ TritonBody::Place TritonBody::place(ir::BufferId b, bool writes, Expr index, con
     if (sym::contains(index, graph.pool().indirect(k))) d |= dims(indirect[k]);
   }
   wanted |= d;
-  Place out{fmt::format("{} + {}", arguments_.pointer(b, writes), index_text(index, names)), mask(wanted)};
-  if (wanted != d || (given && !wanted))
+  Place out{fmt::format("{} + {}", arguments_.pointer(b, writes), index_text(index, names)), ""};
+  std::vector<std::string> masks = checked(indirect);
+  if (given) masks.insert(masks.begin(), value(given));
+  if (wanted != d || (!masks.empty() && !wanted))
     out.pointers = fmt::format("tl.broadcast_to({}, {})", out.pointers, shape(wanted));
-  if (given) out.mask = out.mask.empty() ? value(given) : fmt::format("{} & {}", value(given), out.mask);
-  if (!out.mask.empty()) out.mask = ", " + out.mask;
+  if (!mask(wanted).empty()) masks.push_back(mask(wanted));
+  if (!masks.empty()) out.mask = fmt::format(", {}", fmt::join(masks, " & "));
   return out;
 }
 
@@ -283,25 +316,15 @@ void TritonBody::store(const Statement& s, const std::string& value, BlockDims d
 Kernel TritonBody::finish(Exprs grid, int warps, std::vector<std::pair<std::string, int>> constants,
                           bool outer_in_place) {
   Kernel k;
-  TritonParts parts{.wide = wide_, .warps = warps, .constants = std::move(constants)};
-  std::string parameters, sizes;
-  for (std::size_t i = 0; i < arguments_.buffers().size(); ++i) {
+  TritonParts parts{
+      .status = may_fail_, .wide = wide_, .warps = warps, .constants = std::move(constants), .body = body_};
+  for (std::size_t i = 0; i < arguments_.buffers().size(); ++i)
     parts.tensors.push_back(
         {fmt::format("p{}", i), std::string(triton_signature(graph.buffer(arguments_.buffers()[i]).layout.dtype))});
-    parameters += fmt::format("p{}, ", i);
-  }
-  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) {
-    parts.numbers.push_back(fmt::format("s{}", i));
-    parameters += fmt::format("s{}, ", i);
-  }
-  for (const auto& [name, number] : parts.constants) {
-    parameters += fmt::format("{}{}: tl.constexpr", sizes.empty() ? "" : ", ", name);
-    sizes += fmt::format("{} = {}, ", name, number);
-  }
-  const std::string head = fmt::format("# {}{} warps", sizes, warps);
-  k.symbol = "coil_" + to_hex(hash(head + parameters + body_)).substr(0, 16);
-  k.text = fmt::format("{}\n@triton.jit\ndef {}({}):\n{}", head, k.symbol, parameters, body_);
-  parts.source = triton_program(k.text);
+  for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) parts.numbers.push_back(fmt::format("s{}", i));
+  k.symbol = "coil_" + to_hex(hash(parts.text(""))).substr(0, 16);
+  k.text = parts.text(k.symbol);
+  k.may_fail = may_fail_;
   k.triton = std::move(parts);
   arguments_.give(k);
   k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);

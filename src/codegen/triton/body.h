@@ -64,6 +64,11 @@ class TritonBody {
 
   // ---- Values
   std::string text(Expr e) { return index_text(e, {}); }
+  /// The same as an operand of `//` and `%`, which bind as `*` does.
+  std::string divisor(Expr e) {
+    const std::string whole = text(e);
+    return whole.front() != '(' && whole.find('*') != std::string::npos ? "(" + whole + ")" : whole;
+  }
   BlockDims dims(ir::Scalar);
   BlockDims dims(Expr) const;
   /// The variable or literal that holds the value here; computes it if no scope has it yet.
@@ -77,6 +82,8 @@ class TritonBody {
   /// What a statement puts into memory: rounding to what it is stored as is left to the store.
   ir::Scalar value_to_store(const Statement&) const;
   void store(const Statement&, const std::string& value, BlockDims);
+  /// The start of a buffer that is written to.
+  std::string memory(ir::BufferId b) { return arguments_.pointer(b, true); }
   /// Where a statement stores to, as pointers of these dimensions, and the mask beside them (`, xmask`) or nothing.
   struct Place {
     std::string pointers, mask;
@@ -95,8 +102,11 @@ class TritonBody {
   std::string index_text(Expr, const std::vector<std::string>& indirect);
   std::string operation(ir::Scalar);
   std::string cast(ir::Scalar);
+  std::string check(ir::Scalar);
+  /// For each check that these indices went through, where it held: what failed it is not touched.
+  std::vector<std::string> checked(std::span<const ir::Scalar> indirect) const;
 
-  bool two_, wide_;
+  bool two_, wide_, may_fail_ = false;
   std::vector<sym::LoopVar> vars_;
   std::unordered_set<ir::Scalar> coarse_;
   std::unordered_map<Expr, BlockDims> axes_;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "codegen/binary_cache.h"
+#include "codegen/triton/program.h"
 #include "device/pieces.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -133,6 +134,10 @@ std::shared_ptr<const ops::UserKernel> define_triton_kernel(const std::string& s
     k.parameters.push_back({n, ops::UserKernel::Kind::Number, parts.wide ? 8U : 4U});
     types[n] = parts.wide ? "i64" : "i32";
   }
+  if (parts.status) {
+    k.parameters.push_back({"status", ops::UserKernel::Kind::Status});
+    types["status"] = "*i64";
+  }
   for (const auto& [name, number] : parts.constants) {
     types[name] = "constexpr";
     constants[name] = std::to_string(number);
@@ -143,7 +148,8 @@ std::shared_ptr<const ops::UserKernel> define_triton_kernel(const std::string& s
       {"options", {{"num_warps", parts.warps}}},
       {"tensors", tensors},
       {"numbers", parts.numbers},
-      {"source", parts.source},
+      {"status", parts.status ? "status" : ""},
+      {"source", triton_program(parts.text(symbol))},
       {"constants", constants},
       {"types",
        types}}.dump();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace coil::codegen {
 namespace {
@@ -86,6 +87,43 @@ constexpr Row kRows[] = {
     {ScalarOp::Lgamma, "libdevice.lgamma({0})", "", ""},
 };
 
+/// Those of device/triton/special.py.
+constexpr Row kSpecial[] = {
+    {ScalarOp::Gcd, "", "c_gcd({0}, {1})", ""},
+    {ScalarOp::Digamma, "c_digamma({0})", "", ""},
+    {ScalarOp::I0, "c_i0({0})", "", ""},
+    {ScalarOp::I0e, "c_i0e({0})", "", ""},
+    {ScalarOp::I1, "c_i1({0})", "", ""},
+    {ScalarOp::I1e, "c_i1e({0})", "", ""},
+    {ScalarOp::K0, "c_k0({0})", "", ""},
+    {ScalarOp::K0e, "c_k0e({0})", "", ""},
+    {ScalarOp::K1, "c_k1({0})", "", ""},
+    {ScalarOp::K1e, "c_k1e({0})", "", ""},
+    {ScalarOp::J0, "c_j0({0})", "", ""},
+    {ScalarOp::J1, "c_j1({0})", "", ""},
+    {ScalarOp::Y0, "c_y0({0})", "", ""},
+    {ScalarOp::Y1, "c_y1({0})", "", ""},
+    {ScalarOp::Erfcx, "c_erfcx({0})", "", ""},
+    {ScalarOp::Ndtri, "c_ndtri({0})", "", ""},
+    {ScalarOp::Zeta, "c_zeta({0}, {1})", "", ""},
+    {ScalarOp::Igamma, "c_igamma({0}, {1})", "", ""},
+    {ScalarOp::Igammac, "c_igammac({0}, {1})", "", ""},
+    {ScalarOp::ChebyshevT, "c_chebyshev_t({0}, {1})", "", ""},
+    {ScalarOp::ChebyshevU, "c_chebyshev_u({0}, {1})", "", ""},
+    {ScalarOp::ChebyshevV, "c_chebyshev_v({0}, {1})", "", ""},
+    {ScalarOp::ChebyshevW, "c_chebyshev_w({0}, {1})", "", ""},
+    {ScalarOp::HermiteH, "c_hermite_h({0}, {1})", "", ""},
+    {ScalarOp::HermiteHe, "c_hermite_he({0}, {1})", "", ""},
+    {ScalarOp::Laguerre, "c_laguerre({0}, {1})", "", ""},
+    {ScalarOp::Legendre, "c_legendre({0}, {1})", "", ""},
+    {ScalarOp::PoissonDraw, "c_poisson_draw({0}, {1})", "", ""},
+};
+
+const Row* find_row(std::span<const Row> rows, ScalarOp op) {
+  const auto found = std::ranges::find(rows, op, &Row::op);
+  return found == rows.end() ? nullptr : &*found;
+}
+
 struct Type {
   DType dtype;
   std::string_view name, signature;
@@ -112,8 +150,8 @@ std::optional<TritonSpelling> triton_spelling(ScalarOp op, DType operand, bool c
     if (op == ScalarOp::Exp) return TritonSpelling{"tl.exp({0})"};
     if (op == ScalarOp::Sigmoid) return TritonSpelling{"tl.sigmoid({0})"};
   }
-  const auto* row = std::ranges::find(kRows, op, &Row::op);
-  if (row == std::end(kRows)) return std::nullopt;
+  const Row *special = find_row(kSpecial, op), *row = special ? special : find_row(kRows, op);
+  if (!row) return std::nullopt;
   // Triton's own ~ is of signed integers in its interpreter.
   if (op == ScalarOp::Not && operand == DType::U8) return TritonSpelling{"{0} ^ 255", true};
   if (op == ScalarOp::Not && operand == DType::U16) return TritonSpelling{"{0} ^ 65535", true};
@@ -124,7 +162,7 @@ std::optional<TritonSpelling> triton_spelling(ScalarOp op, DType operand, bool c
                                 : is_floating(operand) ? row->floats
                                                        : row->integers;
   if (text.empty()) return std::nullopt;
-  return TritonSpelling{text, text.find("({") == std::string_view::npos};
+  return TritonSpelling{text, text.find("({") == std::string_view::npos, special != nullptr};
 }
 
 std::string triton_type(DType d) {

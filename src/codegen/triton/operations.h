@@ -13,6 +13,7 @@ namespace coil::codegen {
 struct TritonSpelling {
   std::string_view text;
   bool plain = false;
+  bool blocks = false;  ///< of blocks alone, not of single numbers
 };
 /// Nothing where Triton has no such function that is right. `coarse`: to some 2^-16 of the value (codegen/coarse.h).
 std::optional<TritonSpelling> triton_spelling(ir::ScalarOp, DType operand, bool coarse = false);

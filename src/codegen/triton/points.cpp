@@ -34,11 +34,11 @@ Kernel triton_tiles(TritonBody& b, const BlockShape& block) {
   const Expr along_v = b.env().simplify(sym::ceil_div(v.size, block.x)),
              along_u = b.env().simplify(sym::ceil_div(u.size, block.r));
   b.line("square = {}", b.program());
-  b.begin_x(v.size, block.x, fmt::format("square % {}", b.text(along_v)));
-  b.begin_r(u.size, block.r, fmt::format("square // {} % {} * YBLOCK", b.text(along_v), b.text(along_u)));
+  b.begin_x(v.size, block.x, fmt::format("square % {}", b.divisor(along_v)));
+  b.begin_r(u.size, block.r, fmt::format("square // {} % {} * YBLOCK", b.divisor(along_v), b.divisor(along_u)));
   b.line("{} = xindex", v.var.name());
   b.line("{} = yindex", u.var.name());
-  if (!others.empty()) b.line("other = square // {}", b.text(b.env().simplify(along_v * along_u)));
+  if (!others.empty()) b.line("other = square // {}", b.divisor(b.env().simplify(along_v * along_u)));
   b.decode(others, "other");
   for (const Statement& s : b.nest.statements) {
     const Scalar x = b.value_to_store(s);
@@ -53,21 +53,28 @@ std::optional<std::string> no_triton_scatter(const ir::Graph& graph, const ir::O
   const auto& scatter = std::get<ir::Scatter>(op.node);
   const DType d = graph.buffer(op.outs[0]).layout.dtype;
   if (scatter.sorted) return "writes to one place in order";
-  const bool words = d == DType::I32 || d == DType::I64;
-  const bool adds = words || d == DType::F32 || d == DType::F64 || d == DType::F16;
-  switch (scatter.mode) {
-    case StoreMode::Assign: return std::nullopt;
-    case StoreMode::Add:
-      if (!adds) return fmt::format("atomic addition of {}", short_name(d));
-      return std::nullopt;
-    case StoreMode::Max:
-    case StoreMode::Min:
-      if (!words) return fmt::format("atomic extremes of {}", short_name(d));
-      return std::nullopt;
-    case StoreMode::Prod: return "atomic products";
-  }
-  return std::nullopt;
+  const bool narrow = d == DType::Bool || size_of(d) < 4;
+  if (!narrow || scatter.mode == StoreMode::Assign || (scatter.mode == StoreMode::Add && d == DType::F16))
+    return std::nullopt;
+  return fmt::format("atomic updates of {}", short_name(d));
 }
+
+namespace {
+
+/// Triton's atomic operation, where it has one: of signed integers all but products, of floats addition.
+std::string_view atomic_operation(StoreMode mode, DType d) {
+  const bool words = d == DType::I32 || d == DType::I64;
+  if (mode == StoreMode::Add && (words || is_floating(d))) return "tl.atomic_add";
+  if (mode == StoreMode::Max && words) return "tl.atomic_max";
+  if (mode == StoreMode::Min && words) return "tl.atomic_min";
+  return "";
+}
+
+std::string_view kind_of(StoreMode mode) {
+  return mode == StoreMode::Max ? "max" : mode == StoreMode::Min ? "min" : mode == StoreMode::Prod ? "prod" : "add";
+}
+
+}  // namespace
 
 Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
   const Statement& s = b.nest.statements[0];
@@ -80,13 +87,14 @@ Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
   std::string x = b.block_value(body, kAlongX);
   if (d == DType::BF16 || d == DType::F16) x = fmt::format("tl.cast({}, {})", x, triton_type(d));
   const auto at = b.place(s.op->outs[0], true, s.store, s.indirect, kAlongX);
-  switch (scatter.mode) {
-    case StoreMode::Assign: b.line("tl.store({}, {}{})", at.pointers, x, at.mask); break;
-    case StoreMode::Add: b.line("tl.atomic_add({}, {}{}, sem=\"relaxed\")", at.pointers, x, at.mask); break;
-    case StoreMode::Max: b.line("tl.atomic_max({}, {}{}, sem=\"relaxed\")", at.pointers, x, at.mask); break;
-    case StoreMode::Min: b.line("tl.atomic_min({}, {}{}, sem=\"relaxed\")", at.pointers, x, at.mask); break;
-    case StoreMode::Prod: break;
-  }
+  const std::string_view atomic = atomic_operation(scatter.mode, d);
+  if (scatter.mode == StoreMode::Assign)
+    b.line("tl.store({}, {}{})", at.pointers, x, at.mask);
+  else if (!atomic.empty())
+    b.line("{}({}, {}{}, sem=\"relaxed\")", atomic, at.pointers, x, at.mask);
+  else
+    b.line("c_update({}, {}, {}, {}, \"{}\")", at.pointers, b.memory(s.op->outs[0]), x,
+           at.mask.empty() ? "tl.full([1], True, tl.int1)" : at.mask.substr(2), kind_of(scatter.mode));
   return b.finish({sym::ceil_div(count, block.x), 1, 1}, block.warps, {{"XBLOCK", block.x}}, false);
 }
 

@@ -56,10 +56,11 @@ def operators(device):
             0 if failures is None else status_of(failures, site),
         )
 
-    def user_kernel(name, reads, writes, numbers, grid):
+    def user_kernel(name, reads, writes, numbers, grid, failure="", failures=None, site=0):
         run = shared.kernels[name]
         sides = (iter(reads), iter(writes))
-        run([next(sides[w]) for w in run.written], numbers, grid)
+        status = failure if failures is None else status_of(failures, site)
+        run([next(sides[w]) for w in run.written], numbers, grid, status)
 
     def library(op, attributes, inputs, outputs):
         """`attributes` as JSON."""

@@ -8,18 +8,21 @@ interpreter on the CPU.
 
 class UserKernel:
     """A kernel with its constants. `tensors` and `numbers` name the parameters that calls give, in their order;
-    `constants` all others, as Python expressions over the names of `source`; `options` are those of a launch.
+    `constants` all others, as Python expressions over the names of `source`; `options` are those of a launch;
+    `status` names the parameter by which it tells that it failed, where it can; `descriptors` has the tiles of tensors
+    that it takes descriptors of.
     """
 
-    def __init__(self, name, where, source, tensors, numbers, constants, options):
-        self.name, self.where, self.source = name, where, source
+    def __init__(self, name, where, source, tensors, numbers, constants, options, status="", descriptors=None):
+        self.name, self.where, self.source, self.status = name, where, source, status
+        self.descriptors = descriptors or {}
         self.tensors, self.numbers, self.constants, self.options = tensors, numbers, constants, options
         self.made = {}  # by whether it is interpreted: the function, and the constants' values
         self.written = ()  # for each tensor, whether the kernel writes to it
 
-    def __call__(self, tensors, numbers, grid):
+    def __call__(self, tensors, numbers, grid, failure=""):
         """Runs it on `grid` blocks, on torch's current stream; what it writes to is among `tensors`. A grid with a 0
-        in it runs nothing.
+        in it runs nothing. `failure`: on a GPU the address of its status, on the CPU what is said where it fails.
         """
         if min(grid) <= 0:
             return
@@ -27,12 +30,26 @@ class UserKernel:
         if interpreted not in self.made:
             self.made[interpreted] = self.make(interpreted)
         kernel, constants = self.made[interpreted]
-        arguments = dict(zip(self.tensors, tensors)) | dict(zip(self.numbers, numbers)) | constants
+        arguments = dict(zip(self.tensors, map(self.described, self.tensors, tensors)))
+        arguments |= dict(zip(self.numbers, numbers)) | constants
         if not interpreted:
+            if self.status:
+                arguments[self.status] = StatusOfKernel(failure)
             kernel[tuple(grid)](**arguments, **self.options)
             return
+        if self.status:
+            status = arguments[self.status] = status_on_host()
         with interpreted_library():
             kernel[tuple(grid)](**arguments)
+        if self.status and int(status[0]):
+            raise RuntimeError(failure)
+
+    def described(self, name, tensor):
+        if name not in self.descriptors:
+            return tensor
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
+        return TensorDescriptor.from_tensor(tensor, self.descriptors[name])
 
     def make(self, interpreted):
         import linecache
@@ -55,6 +72,28 @@ class UserKernel:
         return names[self.name], {name: eval(text, names) for name, text in self.constants.items()}
 
 
+class StatusOfKernel:
+    """The status of a kernel by its address in memory of a GPU, as Triton takes tensors."""
+
+    def __init__(self, address):
+        import torch
+
+        self.address, self.dtype = address, torch.int64
+
+    def data_ptr(self):
+        return self.address
+
+
+def status_on_host():
+    """The same of one call: whether it has failed; where to tell so, twice, and of how many calls."""
+    import torch
+
+    status = torch.zeros(4, dtype=torch.int64)
+    status[1] = status[2] = status.data_ptr()
+    status[3] = 1
+    return status
+
+
 def interpreted_libdevice():
     """(module, name, function, function for the interpreter) of CUDA's functions of numbers, by torch's."""
     import numpy as np
@@ -67,6 +106,7 @@ def interpreted_libdevice():
     names = f"{names} erfinv lgamma rsqrt trunc fmod pow atan2 hypot copysign nextafter"
     functions = {name: getattr(torch, name) for name in names.split()}
     functions |= {"rint": torch.round, "signbit": lambda x: torch.signbit(x).int()}
+    functions |= {name: getattr(torch.special, f"bessel_{name}") for name in ("j0", "j1", "y0", "y1")}
 
     def interpreted(function):
         def on_blocks(*blocks):
@@ -140,7 +180,25 @@ def interpreted_combining():
             return splatted(self, kind, given)
         return interpreter.TensorHandle(np.full(kind.shape, given.data.reshape(-1)[0]), tl.int1)
 
+    updated = interpreter.InterpreterBuilder.create_atomic_rmw
+
+    def atomic_rmw(self, operation, *blocks):
+        """Of blocks that lie one element behind the other, as the interpreter takes them to."""
+        for h in blocks[:3]:  # pointers, values, mask
+            h.data = np.ascontiguousarray(h.data)
+        return updated(self, operation, *blocks)
+
+    swapped = interpreter.InterpreterBuilder.create_atomic_cas
+
+    def atomic_cas(self, *blocks):
+        """The same."""
+        for h in blocks[:3]:  # pointers, what is expected there, values
+            h.data = np.ascontiguousarray(h.data)
+        return swapped(self, *blocks)
+
     return [
+        (interpreter.InterpreterBuilder, "create_atomic_rmw", updated, atomic_rmw),
+        (interpreter.InterpreterBuilder, "create_atomic_cas", swapped, atomic_cas),
         (interpreter.InterpreterBuilder, "create_splat", splatted, splat),
         (interpreter.InterpreterBuilder, "create_fp_trunc", truncated, fp_trunc),
         (interpreter.ReduceOps, "generic_reduce", interpreter.ReduceOps.generic_reduce, reduce),

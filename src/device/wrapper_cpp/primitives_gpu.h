@@ -16,6 +16,11 @@ thread_local Queue* current = nullptr;  // of the program that the thread runs
 struct Argument {
   Size value;
   size_t bytes = 8;
+  const uint64_t* map = nullptr;  ///< of a descriptor of a tensor, which is 128 bytes
+};
+struct TensorMap {
+  uint64_t words[16] = {};
+  Argument argument() const { return {0, 0, words}; }
 };
 inline Argument pointer(void* base, Size bytes) {
   return {Size(reinterpret_cast<int64_t>(static_cast<char*>(base) + bytes.value)), 8};
@@ -56,12 +61,29 @@ class Queue {
     check(coil_queue_launch(handle, kernel, words_.data(), words_.size(), blocks, block.value, shared_bytes.value,
                             early_));
   }
+  /// The descriptor of a tensor, the outermost dimension first; strides in bytes.
+  TensorMap tensor_map(Argument base, int32_t element, int32_t swizzle, Sizes box, Sizes sizes, Sizes strides) {
+    std::vector<int64_t> all[3];
+    for (Size s : box) all[0].push_back(s.value);
+    for (Size s : sizes) all[1].push_back(s.value);
+    for (Size s : strides) all[2].push_back(s.value);
+    TensorMap made;
+    check(coil_queue_tensor_map(handle, element, swizzle, all[0].size(), all[0].data(), all[1].data(), all[2].data(),
+                                reinterpret_cast<void*>(base.value.value), made.words));
+    return made;
+  }
   /// Of a kernel that is not Coil's own: arguments in its own order and widths.
   void launch(const void* kernel, std::initializer_list<Argument> arguments, Sizes grid, int64_t block,
               int64_t shared_bytes) {
     words_.clear();
     size_t used = 8;  // bytes of the last word
     for (const Argument& a : arguments) {
+      if (a.map) {
+        words_.resize((words_.size() + 7) / 8 * 8);
+        for (int k = 0; k < 16; ++k) words_.push_back(reinterpret_cast<void*>(a.map[k]));
+        used = 8;
+        continue;
+      }
       used = (used + a.bytes - 1) / a.bytes * a.bytes;
       if (used >= 8) words_.push_back(nullptr), used = 0;
       uint64_t bits = static_cast<uint64_t>(a.value.value);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "codegen/triton/batch.h"
+
 namespace coil::wrapper {
 namespace {
 
@@ -99,9 +101,9 @@ class Batcher {
     if (batch.calls.size() < 2) return;
     auto& first = std::get<CallKernel>(p_.lines[batch.place]);
     const Kernel& alone = p_.kernels[first.kernel];
-    auto parts = alone.parts ? backend_.batch(*alone.parts, first.buffers.size(), batch.calls.size()) : std::nullopt;
-    if (!parts) return;
     const std::string symbol = fmt::format("{}_x{}", alone.symbol, batch.calls.size());
+    std::optional<Kernel> together = batched(alone, symbol, first.buffers.size(), batch.calls.size());
+    if (!together) return;
     for (std::size_t k = 1; k < batch.calls.size(); ++k) {
       const auto& call = std::get<CallKernel>(p_.lines[batch.calls[k]]);
       first.buffers.insert(first.buffers.end(), call.buffers.begin(), call.buffers.end());
@@ -115,9 +117,25 @@ class Batcher {
     first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
     auto same = std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == symbol; });
     first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
-    if (same != p_.kernels.end()) return;
-    std::string text = parts->text(symbol);
-    p_.kernels.push_back({symbol, std::move(text), std::move(parts)});
+    if (same == p_.kernels.end()) p_.kernels.push_back(*std::move(together));
+  }
+
+  std::optional<Kernel> batched(const Kernel& alone, const std::string& symbol, std::size_t buffers,
+                                std::size_t count) const {
+    Kernel out{symbol, ""};
+    if (alone.triton) {
+      out.triton = codegen::batch_triton_kernel(*alone.triton, count);
+      out.text = out.triton->text(symbol);
+    } else if (alone.parts) {
+      out.parts = backend_.batch(*alone.parts, buffers, count);
+      if (!out.parts) return std::nullopt;
+      out.text = out.parts->text(symbol);
+    } else {
+      return std::nullopt;
+    }
+    out.language = alone.language;
+    out.place = alone.place;
+    return out;
   }
 
   Program& p_;

@@ -1,5 +1,7 @@
 #include "passes/wrapper/coalesce_copies.h"
 
+#include "wrapper/failures.h"
+
 #include <algorithm>
 
 namespace coil::wrapper {
@@ -105,10 +107,7 @@ class Coalescer {
     return (!lives_on_[a] || value[0] == memory) && (!lives_on_[b] || value[1] == memory);
   }
 
-  bool may_fail(std::size_t line) const {
-    const auto* call = std::get_if<CallKernel>(&p_.lines[line]);
-    return call && !call->failure.empty();
-  }
+  bool may_fail(std::size_t line) const { return !failure_of(p_.lines[line]).empty(); }
 
   /// Whether a call may write `to` over what it reads of `from`.
   bool in_place(std::size_t line, BufferId from, BufferId to) const {

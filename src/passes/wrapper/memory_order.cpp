@@ -4,6 +4,7 @@
 
 #include "library_ops/table.h"
 #include "runtime/plan/arena_planner.h"
+#include "wrapper/failures.h"
 
 namespace coil::wrapper {
 namespace {
@@ -49,7 +50,7 @@ bool is_carried_out_by_host(const Line& l) {
 /// Whether data can make the call fail: of library calls all but the plain arithmetic of products and convolutions.
 bool may_fail(const Line& l) {
   using library_ops::Trait;
-  if (const auto* call = std::get_if<CallKernel>(&l)) return !call->failure.empty();
+  if (!failure_of(l).empty()) return true;
   if (const auto* call = std::get_if<CallExtern>(&l))
     return std::ranges::none_of(
         std::initializer_list<Trait>{Trait::Product, Trait::Convolution, Trait::ConvolutionGradient, Trait::Kernel},

@@ -95,7 +95,7 @@ inline constexpr WrapperPass kCheckInputs{
 inline constexpr WrapperPass kCallTritonKernels{
     "call-triton-kernels", "Kernels whose text is Triton are called as kernels that users wrote in it.",
     on_lines<wrapper::call_triton_kernels>,
-    [](const target::Target&, const Settings& settings) { return settings.cuda_kernels == "triton"; }};
+    [](const target::Target&, const Settings& settings) { return settings.cuda_kernels != "cuda"; }};
 inline constexpr WrapperPass kVerifyLines{
     "verify", "What a line uses is defined and allocated, and what is allocated is freed; else the compile fails.",
     [](wrapper::Program& lines, const WrapperContext&) { wrapper::verify(lines); }, verifies};

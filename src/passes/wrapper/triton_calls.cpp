@@ -1,13 +1,27 @@
 #include "passes/wrapper/triton_calls.h"
 
 #include "codegen/triton/compile.h"
+#include "wrapper/failures.h"
 
 namespace coil::wrapper {
+namespace {
+
+/// The kernel with a status, by which it leaves at once where the run has failed.
+std::shared_ptr<const ops::UserKernel> stops(const std::string& symbol, codegen::TritonParts parts) {
+  parts.status = true;
+  return codegen::define_triton_kernel(symbol + "_stops", parts);
+}
+
+}  // namespace
 
 void call_triton_kernels(Program& p) {
-  std::vector<std::shared_ptr<const ops::UserKernel>> made(p.kernels.size());
-  for (std::size_t k = 0; k < p.kernels.size(); ++k)
-    if (p.kernels[k].triton) made[k] = codegen::define_triton_kernel(p.kernels[k].symbol, *p.kernels[k].triton);
+  std::vector<std::shared_ptr<const ops::UserKernel>> made(p.kernels.size()), stopping(p.kernels.size());
+  const std::set<std::size_t> guarded = p.device.is_host() ? std::set<std::size_t>{} : failure_sites(p).guarded;
+  std::vector<std::optional<codegen::TritonParts>> triton;
+  for (std::size_t k = 0; k < p.kernels.size(); ++k) {
+    triton.push_back(p.kernels[k].triton);
+    if (triton[k]) made[k] = codegen::define_triton_kernel(p.kernels[k].symbol, *triton[k]);
+  }
   std::vector<std::size_t> places(p.kernels.size());  // of the kernels that stay
   std::vector<Kernel> kept;
   for (std::size_t k = 0; k < p.kernels.size(); ++k) {
@@ -16,7 +30,8 @@ void call_triton_kernels(Program& p) {
   }
   p.kernels = std::move(kept);
   std::vector<Line> lines;
-  for (Line& line : p.lines) {
+  for (std::size_t at = 0; at < p.lines.size(); ++at) {
+    Line& line = p.lines[at];
     if (auto* define = std::get_if<DefineKernel>(&line)) {
       if (made[define->kernel]) continue;
       define->kernel = places[define->kernel];
@@ -27,11 +42,17 @@ void call_triton_kernels(Program& p) {
       lines.push_back(std::move(line));
       continue;
     }
-    CallUserKernel user{.kernel = made[call->kernel],
+    std::shared_ptr<const ops::UserKernel> kernel = made[call->kernel];
+    if (guarded.contains(at) && !kernel->has_status()) {
+      if (!stopping[call->kernel]) stopping[call->kernel] = stops(kernel->symbol, *triton[call->kernel]);
+      kernel = stopping[call->kernel];
+    }
+    CallUserKernel user{.kernel = std::move(kernel),
                         .tensors = {},
                         .written = std::move(call->written),
                         .numbers = std::move(call->scalars),
                         .grid = std::move(call->launch->grid),
+                        .failure = std::move(call->failure),
                         .nodes = std::move(call->nodes),
                         .origins = std::move(call->origins),
                         .where = std::move(call->where)};

@@ -129,6 +129,22 @@ const void* coil_queue_kernel(coil_queue* queue, const char* name) {
   });
 }
 
+int coil_queue_tensor_map(coil_queue* queue, int32_t element, int32_t swizzle, size_t rank, const int64_t* box,
+                          const int64_t* sizes, const int64_t* strides, void* address, void* map) {
+  return guarded([&] {
+    if (rank < 1 || rank > kTensorMapRank) fail("a descriptor is of a tensor of 1 to {} dimensions", kTensorMapRank);
+    TensorMapShape s{.element = static_cast<std::uint32_t>(element),
+                     .swizzle = static_cast<std::uint32_t>(swizzle),
+                     .rank = static_cast<std::uint32_t>(rank)};
+    for (std::size_t d = 0; d < rank; ++d) {
+      s.box[d] = static_cast<std::uint32_t>(box[rank - 1 - d]);
+      s.sizes[d] = static_cast<std::uint64_t>(sizes[rank - 1 - d]);
+      s.strides[d] = static_cast<std::uint64_t>(strides[rank - 1 - d]);
+    }
+    on_queue(queue, [&](Queue& q) { q.make_tensor_map(s, address, map); });
+  });
+}
+
 int coil_queue_launch(coil_queue* queue, const void* kernel, void* const* words, size_t count, const int64_t grid[3],
                       int64_t block, int64_t shared_bytes, int32_t early) {
   return guarded([&] {

@@ -7,6 +7,10 @@
 
 namespace coil::runtime {
 
+void Queue::make_tensor_map(const TensorMapShape&, void*, void*) {
+  fail("kernels on {} take no descriptors of tensors", to_string(device()));
+}
+
 void Queue::set_allocator(std::function<Storage(std::size_t)>) {
   fail("{} takes no memory from its caller", to_string(device()));
 }

@@ -85,6 +85,8 @@ class COIL_EXTENSION_API Queue {
   virtual void copy_ahead(const Tensor& to, const Tensor& from) { copy(to, from); }
   /// `words`: the binding's whole table.
   virtual void launch(const Launch&, void* const* words) = 0;
+  /// The descriptor of a tensor at this address, as kernels of the device take it (kTensorMapBytes at `to`).
+  virtual void make_tensor_map(const TensorMapShape&, void* address, void* to);
   virtual std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) = 0;
 
   /// Whether launches return before their work is done; status words then tell only after `wait`.

@@ -327,6 +327,7 @@ std::int64_t Binding::view_offset(const View& v, const BoundView& bound) const {
 
 void Binding::bind_steps() {
   now_.words.clear();
+  now_.tensor_maps.clear();
   now_.steps.clear();
   now_.plan_step.clear();
   now_.arena_patches.clear();
@@ -382,7 +383,7 @@ void Binding::find_first_and_last_uses() {
 }
 
 bool Binding::settles(const KernelCall& call, std::size_t step) const {
-  return !call.arguments.empty() && failures_.guards(step);
+  return !call.arguments.empty() && !has_status(call) && failures_.guards(step);
 }
 
 void Binding::ask_calls() {
@@ -428,28 +429,44 @@ BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, st
   if (!l) return std::monostate();
   const bool gpu = !call.grid.empty();
   l->words = static_cast<std::uint32_t>(now_.words.size());
+  KernelStep bound{*l, failure, plan_.kernels[call.kernel].place, settles(call, step)};
   if (!call.arguments.empty()) {
-    argument_block(call, now_.words, [&](BufferId b, std::uint64_t offset) { point(b, offset); });
-  } else {
-    for (BufferId b : call.buffers) point(b, 0);
-    if (gpu) scalars(call, now_.words);
-    now_.words.push_back(failures_.word_of(failure, step, !gpu));
-    if (!gpu) scalars(call, now_.words);
+    argument_block(call, bound, now_.words, [&](BufferId b, std::uint64_t offset) { point(b, offset); });
+    return bound;
   }
-  l->word_count = static_cast<std::uint32_t>(now_.words.size()) - l->words;
-  return KernelStep{*l, failure, plan_.kernels[call.kernel].place, settles(call, step)};
+  for (BufferId b : call.buffers) point(b, 0);
+  if (gpu) scalars(call, now_.words);
+  now_.words.push_back(failures_.word_of(failure, step, !gpu));
+  if (!gpu) scalars(call, now_.words);
+  bound.launch.word_count = static_cast<std::uint32_t>(now_.words.size()) - l->words;
+  return bound;
 }
 
 void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {
   for (Slot s : call.scalars) words.push_back(reinterpret_cast<void*>(slot(s)));
 }
 
-void Binding::argument_block(const KernelCall& call, std::vector<void*>& words,
-                             const std::function<void(BufferId, std::uint64_t)>& point) const {
+void Binding::argument_block(const KernelCall& call, KernelStep& bound, std::vector<void*>& words,
+                             const std::function<void(BufferId, std::uint64_t)>& point) {
+  constexpr std::size_t kAligned = kTensorMapAlignment / sizeof(void*), kMap = kTensorMapBytes / sizeof(void*);
+  bound.maps = static_cast<std::uint32_t>(now_.tensor_maps.size());
   std::uint32_t used = 8;  // bytes of the last word
   for (const KernelArgument& a : call.arguments) {
+    if (a.bytes == kTensorMapBytes) {
+      const std::size_t begun = words.size() - bound.launch.words;
+      words.resize(bound.launch.words + (begun + kAligned - 1) / kAligned * kAligned);
+      now_.tensor_maps.push_back(tensor_map(call.tensor_maps[bound.map_count++], words.size()));
+      words.resize(words.size() + kMap);
+      used = 8;
+      continue;
+    }
     if (a.buffer >= 0) {
       point(call.buffers[static_cast<std::size_t>(a.buffer)], static_cast<std::uint64_t>(slot(a.value)));
+      used = 8;
+      continue;
+    }
+    if (a.buffer == kStatusArgument) {
+      words.push_back(failures_.status_of(bound.failure));
       used = 8;
       continue;
     }
@@ -460,6 +477,27 @@ void Binding::argument_block(const KernelCall& call, std::vector<void*>& words,
     words.back() = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(words.back()) | bits << 8 * used);
     used += a.bytes;
   }
+  bound.launch.word_count = static_cast<std::uint32_t>(words.size()) - bound.launch.words;
+  BoundTensorMap* map = now_.tensor_maps.data() + bound.maps;
+  for (const KernelArgument& a : call.arguments)
+    if (a.bytes == kTensorMapBytes) {
+      map++->from = static_cast<std::uint32_t>(words.size());
+      point(call.buffers[static_cast<std::size_t>(a.buffer)], static_cast<std::uint64_t>(slot(a.value)));
+    }
+}
+
+BoundTensorMap Binding::tensor_map(const TensorMap& m, std::size_t word) const {
+  BoundTensorMap out;
+  out.to = static_cast<std::uint32_t>(word);
+  TensorMapShape& s = out.shape;
+  s.element = m.element, s.swizzle = m.swizzle, s.rank = static_cast<std::uint32_t>(m.box.size());
+  for (std::uint32_t d = 0; d < s.rank; ++d) {
+    const std::uint32_t from = s.rank - 1 - d;
+    s.box[d] = m.box[from];
+    s.sizes[d] = static_cast<std::uint64_t>(slot(m.sizes[from]));
+    s.strides[d] = static_cast<std::uint64_t>(slot(m.strides[from]));
+  }
+  return out;
 }
 
 BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {

@@ -158,8 +158,10 @@ class Binding {
   std::optional<Launch> launch_of(const KernelCall&) const;
   void scalars(const KernelCall&, std::vector<void*>& words) const;
   /// The arguments of a kernel that is not Coil's own, packed as it takes them; `point` adds the word of a pointer.
-  void argument_block(const KernelCall&, std::vector<void*>& words,
-                      const std::function<void(BufferId, std::uint64_t offset)>& point) const;
+  /// The words that descriptors are made from stand behind them.
+  void argument_block(const KernelCall&, KernelStep&, std::vector<void*>& words,
+                      const std::function<void(BufferId, std::uint64_t offset)>& point);
+  BoundTensorMap tensor_map(const TensorMap&, std::size_t word) const;
   std::int64_t slot(Slot s) const {
     if (late_ && undefined_[s]) fail_undefined();
     return now_.slots[s];
@@ -190,7 +192,8 @@ class Binding {
   // run_steps.cpp
   void run_directly(const MemoryHooks&);
   void run_bound(const BoundStep&);
-  void run_bound(const KernelStep&, void* const* words);
+  void run_bound(const KernelStep&, void** words);
+  void make_tensor_maps(const KernelStep&, void** words);
   void run_bound(const ExternStep&);
   void run_bound(const HostStep&);
   /// Before a library or the host writes to memory of the caller: what came before must be done, and well.

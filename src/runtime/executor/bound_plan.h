@@ -8,6 +8,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/library.h"
 #include "runtime/host/host.h"
+#include "runtime/plan/tensor_map.h"
 
 namespace coil::runtime {
 
@@ -52,11 +53,19 @@ struct BoundResult {
   std::byte number[8] = {};
 };
 
+/// A descriptor among a kernel's arguments, which is made anew where its tensor lies elsewhere than the last time.
+struct BoundTensorMap {
+  TensorMapShape shape;
+  std::uint32_t to = 0, from = 0;  ///< words: where it begins, and the one that points to the tensor
+  const void* made_for = nullptr;
+};
+
 struct KernelStep {
   Launch launch;
   std::uint32_t failure;    ///< as FailureStatuses counts them; 0: cannot fail
   std::uint32_t place = 0;  ///< the device that it runs on
   bool settles = false;  ///< not Coil's own, and writes to memory of the caller: what came before must have gone well
+  std::uint32_t maps = 0, map_count = 0;  ///< places in BoundPlan::tensor_maps
 };
 
 struct ExternStep {
@@ -110,6 +119,7 @@ struct BoundPlan {
   std::vector<std::byte*> buffer_base;  ///< of memory owners; null for inputs and outputs, which are patched, and for
                                         ///< temporaries before they have memory
   std::vector<void*> words;             ///< arguments of all steps: pointers and scalars
+  std::vector<BoundTensorMap> tensor_maps;
   std::vector<BoundStep> steps;
   std::vector<std::uint32_t> plan_step;  ///< for each bound step, its place in the plan
   std::vector<std::uint32_t>

@@ -239,8 +239,10 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
   if (!l) return;
   const bool gpu = !call.grid.empty();
   late_words_.clear();
+  l->words = 0;
+  KernelStep bound{*l, failure, plan_.kernels[call.kernel].place, settles(call, step)};
   if (!call.arguments.empty()) {
-    argument_block(call, late_words_, [&](BufferId b, std::uint64_t offset) {
+    argument_block(call, bound, late_words_, [&](BufferId b, std::uint64_t offset) {
       std::byte* base = late_address(b);
       late_words_.push_back(base ? base + offset : nullptr);
     });
@@ -250,9 +252,9 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
     late_words_.push_back(failures_.word_of(failure, step, !gpu));
     if (!gpu) scalars(call, late_words_);
   }
-  l->words = 0;
-  l->word_count = static_cast<std::uint32_t>(late_words_.size());
-  run_bound(KernelStep{*l, failure, plan_.kernels[call.kernel].place, settles(call, step)}, late_words_.data());
+  if (call.arguments.empty()) bound.launch.word_count = static_cast<std::uint32_t>(late_words_.size());
+  run_bound(bound, late_words_.data());
+  now_.tensor_maps.resize(now_.tensor_maps.size() - bound.map_count);
 }
 
 void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {

@@ -39,9 +39,18 @@ void Binding::run_bound(const BoundStep& step) {
     run_bound(std::get<ExternStep>(step));
 }
 
-void Binding::run_bound(const KernelStep& k, void* const* words) {
+void Binding::make_tensor_maps(const KernelStep& k, void** words) {
+  for (BoundTensorMap& m : std::span(now_.tensor_maps).subspan(k.maps, k.map_count)) {
+    if (m.made_for == words[m.from]) continue;
+    queue_.make_tensor_map(m.shape, words[m.from], words + m.to);
+    m.made_for = words[m.from];
+  }
+}
+
+void Binding::run_bound(const KernelStep& k, void** words) {
   if (k.place != 0) return run_elsewhere(k, words);
   if (k.settles) settle(static_cast<std::size_t>(step_now_));
+  if (k.map_count > 0) make_tensor_maps(k, words);
   queue_.launch(k.launch, words);
   if (k.failure && !queue_.runs_ahead() && !in_part_) failures_.check(k.failure);
 }

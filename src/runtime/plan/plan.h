@@ -5,6 +5,7 @@
 // numbered slots; sizes, strides, offsets, byte counts and kernel scalars name slots. It runs once for each new
 // combination of input sizes.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "library_ops/attribute.h"
+#include "runtime/plan/tensor_map.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
@@ -121,10 +123,19 @@ struct View {
 };
 
 /// One of the arguments of a kernel that is not Coil's own: it takes them in its own order and widths.
+inline constexpr std::int64_t kNumberArgument = -1, kStatusArgument = -2;
 struct KernelArgument {
-  std::int64_t buffer = -1;  ///< a pointer: a place in the call's `buffers`; -1: a number
-  Slot value = 0;            ///< of a pointer, how many bytes into the buffer it points; else the number, or its bits
-  std::uint32_t bytes = 8;   ///< of a number: 1, 2, 4 or 8, where it begins at a multiple of that
+  std::int64_t buffer = kNumberArgument;  ///< a pointer: a place in the call's `buffers`, or that of the status word
+  Slot value = 0;           ///< of a pointer, how many bytes into the buffer it points; else the number, or its bits
+  std::uint32_t bytes = 8;  ///< of a number: 1, 2, 4 or 8, where it begins at a multiple of that; of a pointer 8, or
+                            ///< 128: a descriptor of the tensor there (tensor_map.h)
+};
+
+/// What a descriptor among a kernel's arguments says of its tensor, which `sizes` and `strides` (in bytes) lay out.
+struct TensorMap {
+  std::uint32_t element = 0, swizzle = 0;
+  std::vector<std::uint32_t> box;
+  std::vector<Slot> sizes, strides;
 };
 
 /// On the CPU, `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0,
@@ -148,9 +159,16 @@ struct KernelCall {
   Slot shared_bytes = 0;
   /// Places in `buffers` that it writes to; told where lifetimes are checked, and on a GPU.
   std::vector<std::uint32_t> written = {};
-  /// Of a kernel that is not Coil's own (the user's, on a GPU): its whole argument block. It knows no status word.
+  /// Of a kernel that is not Coil's own (the user's, on a GPU): its whole argument block. It knows a status word where
+  /// an argument is one.
   std::vector<KernelArgument> arguments = {};
+  std::vector<TensorMap> tensor_maps = {};  ///< of those of its arguments that are descriptors, in their order
 };
+
+/// Of a kernel that is not Coil's own.
+inline bool has_status(const KernelCall& call) {
+  return std::ranges::any_of(call.arguments, [](const KernelArgument& a) { return a.buffer == kStatusArgument; });
+}
 
 using library_ops::Attribute;
 using library_ops::Attributes;
@@ -298,7 +316,7 @@ struct Part {
 
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
-  static constexpr int kVersion = 12;
+  static constexpr int kVersion = 13;
   static constexpr int kOldestVersion = 3;
   std::string model_name;
   Device device;

@@ -144,11 +144,29 @@ class PlanChecker {
     for (std::uint32_t k : call.written) require(k < call.buffers.size(), what);
     for (const KernelArgument& a : call.arguments) {
       slot(a.value, what);
-      require(a.buffer < static_cast<std::int64_t>(call.buffers.size()), what);
-      require(a.bytes == 8 || (a.buffer < 0 && (a.bytes == 1 || a.bytes == 2 || a.bytes == 4)), what);
+      require(a.buffer >= kStatusArgument && a.buffer < static_cast<std::int64_t>(call.buffers.size()), what);
+      require(a.bytes == 8 || (a.buffer >= 0 && a.bytes == kTensorMapBytes) ||
+                  (a.buffer == kNumberArgument && (a.bytes == 1 || a.bytes == 2 || a.bytes == 4)),
+              what);
     }
     require(call.arguments.empty() || !call.grid.empty(), what);
+    check_tensor_maps(call, what);
+    require(!has_status(call) || (plan_.stops_on_failure && some_kernel_fails()), what);
     require(call.grid.empty() || (call.grid.size() == 3 && call.block >= 1 && call.block <= 1024), what);
+  }
+  void check_tensor_maps(const KernelCall& call, const std::string& what) const {
+    const auto count = std::ranges::count(call.arguments, kTensorMapBytes, &KernelArgument::bytes);
+    require(static_cast<std::size_t>(count) == call.tensor_maps.size(), what);
+    for (const TensorMap& m : call.tensor_maps) {
+      require(!m.box.empty() && m.box.size() <= kTensorMapRank && m.sizes.size() == m.box.size(), what);
+      layout(m.sizes, m.strides, what);
+    }
+  }
+  bool some_kernel_fails() const {
+    return std::ranges::any_of(plan_.steps, [&](const Step& s) {
+      const auto* call = std::get_if<KernelCall>(&s);
+      return call && call->kernel < plan_.kernels.size() && !plan_.kernels[call->kernel].failure.empty();
+    });
   }
   void check_step(const ExternCall& call) const {
     for (const View& v : call.inputs) view(v, "library call " + call.op);

@@ -185,6 +185,12 @@ Json to_json(const Step& step) {
       if (!c.grid.empty()) out.update({{"grid", c.grid}, {"block", c.block}, {"shared_bytes", c.shared_bytes}});
       if (!c.written.empty()) out["written"] = c.written;
       for (const KernelArgument& a : c.arguments) out["arguments"].push_back({a.buffer, a.value, a.bytes});
+      for (const TensorMap& m : c.tensor_maps)
+        out["tensor_maps"].push_back({{"element", m.element},
+                                      {"swizzle", m.swizzle},
+                                      {"box", m.box},
+                                      {"sizes", m.sizes},
+                                      {"strides", m.strides}});
       return out;
     }
     Json operator()(const ExternCall& c) const {
@@ -231,6 +237,11 @@ KernelCall kernel_call_from(const Json& j) {
     for (const Json& a : j.at("arguments"))
       call.arguments.push_back(
           {integer<std::int64_t>(a.at(0)), integer<Slot>(a.at(1)), integer<std::uint32_t>(a.at(2))});
+  if (j.contains("tensor_maps"))
+    for (const Json& m : j.at("tensor_maps"))
+      call.tensor_maps.push_back({integer<std::uint32_t>(m.at("element")), integer<std::uint32_t>(m.at("swizzle")),
+                                  integers<std::uint32_t>(m.at("box")), integers<Slot>(m.at("sizes")),
+                                  integers<Slot>(m.at("strides"))});
   return call;
 }
 
@@ -453,8 +464,14 @@ Plan read_plan(const Json& j) {
 /// version 6 sizes that are made of floats; version 7 those that are rounded to a number of digits; version 8 those
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
 /// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory;
-/// version 12 several devices and parts.
+/// version 12 several devices and parts; version 13 kernels that are not Coil's own and have a
+/// status, or descriptors of tensors.
 int version_of(const Plan& plan) {
+  const auto tells = [](const Step& s) {
+    const auto* kernel = std::get_if<KernelCall>(&s);
+    return kernel && (has_status(*kernel) || !kernel->tensor_maps.empty());
+  };
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), tells)) return 13;
   if (!plan.others.empty() || !plan.parts.empty()) return 12;
   if (plan.memory_limit) return 11;
   if (!plan.comm_pools.empty()) return 10;

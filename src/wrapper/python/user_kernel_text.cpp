@@ -33,6 +33,15 @@ std::string table(const Json& entries) {
   return "{" + out + "}";
 }
 
+/// Tiles of descriptors, by parameter.
+std::string blocks(const Json& entries) {
+  std::string out;
+  for (const auto& [name, sizes] : entries.items())
+    out += fmt::format("{}{}: [{}]", out.empty() ? "" : ", ", python_string(name),
+                       fmt::join(sizes.get<std::vector<std::int64_t>>(), ", "));
+  return "{" + out + "}";
+}
+
 }  // namespace
 
 std::string python_user_kernel(const ops::UserKernel& kernel) {
@@ -40,12 +49,16 @@ std::string python_user_kernel(const ops::UserKernel& kernel) {
   if (!j.contains("source"))
     fail("the kernel {} ({}) has no source text that stands on its own{}", kernel.name, kernel.where,
          j.contains("problem") ? ": " + j["problem"].get<std::string>() : "");
+  std::string more;
+  if (const std::string status = j.value("status", ""); !status.empty())
+    more += fmt::format("    status={},\n", python_string(status));
+  if (j.contains("descriptors")) more += fmt::format("    descriptors={},\n", blocks(j.at("descriptors")));
   return fmt::format(
       "\n\n{} = UserKernel(\n    {},\n    {},\n    {},\n    tensors={},\n    numbers={},\n    constants={},\n    "
-      "options={},\n)\n",
+      "options={},\n{})\n",
       kernel.symbol, python_string(j.at("name").get<std::string>()), python_string(kernel.where),
       python_block("\n" + j.at("source").get<std::string>()), list(j.at("tensors")), list(j.at("numbers")),
-      table(j.at("constants")), table(j.at("options")));
+      table(j.at("constants")), table(j.at("options")), more);
 }
 
 }  // namespace coil::wrapper

@@ -26,7 +26,7 @@ std::shared_ptr<const Driver> Driver::open(const std::string& library) {
 #undef X
 #define X(name, symbol, parameters) \
   driver->name = reinterpret_cast<Result(*) parameters>(dlsym(driver->library_, symbol));
-  COIL_CUDA_DRIVER_SHARING(X)
+  COIL_CUDA_DRIVER_OPTIONAL(X)
 #undef X
   const Result started = driver->init(0);
   if (started == kNoDevice) fail("the CUDA driver finds no device on this machine");

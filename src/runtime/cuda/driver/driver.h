@@ -101,11 +101,14 @@ struct LaunchConfig {
   X(graph_destroy, "cuGraphDestroy", (Graph))                                                                 \
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))
 
-/// Functions that only memory shared by processes needs; null where the driver has none.
-#define COIL_CUDA_DRIVER_SHARING(X)                                          \
-  X(share, "cuIpcGetMemHandle", (MemoryHandle*, Address))                    \
-  X(share_open, "cuIpcOpenMemHandle_v2", (Address*, MemoryHandle, unsigned)) \
-  X(share_close, "cuIpcCloseMemHandle", (Address))
+/// Functions that few programs need; null where the driver has none.
+#define COIL_CUDA_DRIVER_OPTIONAL(X)                                                                                 \
+  X(share, "cuIpcGetMemHandle", (MemoryHandle*, Address))                                                            \
+  X(share_open, "cuIpcOpenMemHandle_v2", (Address*, MemoryHandle, unsigned))                                         \
+  X(share_close, "cuIpcCloseMemHandle", (Address))                                                                   \
+  X(tensor_map, "cuTensorMapEncodeTiled",                                                                            \
+    (void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*, const unsigned*, const unsigned*, int, \
+     int, int, int))
 
 /// The driver's functions. Immutable once open; stays open for as long as anything uses it.
 class Driver {
@@ -118,7 +121,7 @@ class Driver {
 
 #define X(name, symbol, parameters) Result(*name) parameters = nullptr;
   COIL_CUDA_DRIVER(X)
-  COIL_CUDA_DRIVER_SHARING(X)
+  COIL_CUDA_DRIVER_OPTIONAL(X)
 #undef X
 
   /// Throws Error with the driver's own words unless `result` is success. `what` completes "CUDA cannot …".

@@ -33,6 +33,7 @@ class CudaQueue final : public Queue {
   void copy(const Tensor& to, const Tensor& from) override;
   void copy_ahead(const Tensor& to, const Tensor& from) override;
   void launch(const Launch&, void* const* words) override;
+  void make_tensor_map(const TensorMapShape&, void* address, void* to) override;
   std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) override;
   bool runs_ahead() const override { return true; }
   void wait() override;
