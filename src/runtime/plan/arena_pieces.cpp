@@ -68,6 +68,89 @@ Spans at_most_spans(std::size_t count, std::uint64_t low, std::uint64_t high, co
   return spans_below(high, profile);
 }
 
+std::size_t span_at(const Spans& starts, std::uint32_t step) {
+  return static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), step) - starts.begin()) - 1;
+}
+
+/// Moves the borders of spans to where the pieces that they make have a lower peak.
+class SpanSearch {
+ public:
+  SpanSearch(std::span<const Interval> intervals, const Profile& profile)
+      : intervals_(intervals),
+        profile_(profile),
+        evaluations_(kMostWork / (intervals.size() + profile.live.size() + 1)),
+        across_(profile.live.size() + 1),
+        inside_(profile.live.size() + 1) {}
+
+  Spans improved(Spans starts) {
+    std::uint64_t best = peak(starts);
+    for (bool better = true; better && evaluations_ > 0;) {
+      better = false;
+      for (std::size_t cut = 1; cut < starts.size(); ++cut)
+        for (std::int64_t by : {1, -1, 3, -3, 9, -9, 27, -27}) {
+          Spans moved = starts;
+          if (evaluations_ == 0 || !move(moved, cut, by)) continue;
+          --evaluations_;
+          if (const std::uint64_t now = peak(moved); now < best) starts = std::move(moved), best = now, better = true;
+        }
+    }
+    return starts;
+  }
+
+ private:
+  static constexpr std::size_t kMostWork = 2'000'000;  // intervals and steps that are looked at
+
+  bool move(Spans& starts, std::size_t cut, std::int64_t by) const {
+    const std::int64_t to = starts[cut] + by, end = cut + 1 < starts.size()
+                                                        ? starts[cut + 1]
+                                                        : static_cast<std::int64_t>(profile_.live.size());
+    if (to <= starts[cut - 1] || to >= end) return false;
+    starts[cut] = static_cast<std::uint32_t>(to);
+    return true;
+  }
+
+  /// An arena, or the scratch memory, of a span.
+  struct Block {
+    std::uint64_t bytes = 0;
+    std::uint32_t first = UINT32_MAX, last = 0;
+
+    void take(std::uint64_t need, std::uint32_t step) {
+      if (need > 0) *this = {std::max(bytes, need), std::min(first, step), step};
+    }
+    std::uint64_t at(std::uint32_t step) const { return first <= step && step <= last ? bytes : 0; }
+  };
+
+  /// Of pieces without gaps in them.
+  std::uint64_t peak(const Spans& starts) {
+    std::ranges::fill(across_, 0);
+    std::ranges::fill(inside_, 0);
+    for (const Interval& i : intervals_) {
+      auto& change = span_at(starts, i.first) == span_at(starts, i.last) ? inside_ : across_;
+      change[i.first] += i.bytes;
+      change[i.last + 1] -= i.bytes;
+    }
+    std::vector<Block> arenas(starts.size()), scratch(starts.size());
+    std::uint64_t inside = 0, across = 0, most = 0;
+    const auto steps = static_cast<std::uint32_t>(profile_.live.size());
+    for (std::uint32_t s = 0, span = 0; s < steps; ++s) {
+      if (span + 1 < starts.size() && s == starts[span + 1]) ++span;
+      arenas[span].take(inside += inside_[s], s);
+      scratch[span].take(profile_.scratch[s], s);
+    }
+    for (std::uint32_t s = 0, span = 0; s < steps; ++s) {
+      if (span + 1 < starts.size() && s == starts[span + 1]) ++span;
+      across += across_[s];
+      most = std::max(most, across + arenas[span].at(s) + scratch[span].at(s) + profile_.beside[s]);
+    }
+    return most;
+  }
+
+  std::span<const Interval> intervals_;
+  const Profile& profile_;
+  std::size_t evaluations_;
+  std::vector<std::uint64_t> across_, inside_;  ///< changes at each step
+};
+
 class PieceBuilder {
  public:
   PieceBuilder(std::span<const Interval> intervals, const Profile& profile)
@@ -103,10 +186,6 @@ class PieceBuilder {
   }
 
  private:
-  static std::size_t span_at(const Spans& starts, std::uint32_t step) {
-    return static_cast<std::size_t>(std::upper_bound(starts.begin(), starts.end(), step) - starts.begin()) - 1;
-  }
-
   void add(const std::vector<std::size_t>& members) {
     if (members.empty()) return;
     std::vector<Interval> own;
@@ -165,7 +244,7 @@ class PieceBuilder {
 };
 
 bool is_far_above(std::uint64_t peak, std::uint64_t least) {
-  return peak > least && peak - least > std::max(least / 64, kSlack);
+  return peak > least && peak - least > std::max(least / 128, kSlack);
 }
 
 }  // namespace
@@ -182,8 +261,10 @@ ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std
   none.whole = none.peak = all.beside + all.scratch + plan_arena(intervals, ArenaEffort::Call).peak;
   if (!is_far_above(none.whole, none.least)) return none;
   ArenaPieces best = none;
+  SpanSearch search(intervals, profile);
   for (std::size_t count : kSpans) {
-    ArenaPieces now = PieceBuilder(intervals, profile).build(at_most_spans(count, none.least, none.whole, profile));
+    const Spans starts = search.improved(at_most_spans(count, 0, none.whole, profile));
+    ArenaPieces now = PieceBuilder(intervals, profile).build(starts);
     if (now.pieces.size() > 2 * kMostPieces) break;
     if (now.peak < best.peak - best.peak / 100) best = std::move(now);
     if (!is_far_above(best.peak, none.least)) break;

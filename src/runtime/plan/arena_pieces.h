@@ -31,7 +31,7 @@ struct ArenaPieces {
 /// values together.
 ///
 /// Of several numbers of spans the one with the lowest peak is taken, fewer where that costs less than a hundredth; one
-/// arena for all where that is within a sixty-fourth of the lowest, or 64 KiB. Equal arguments give equal pieces.
+/// arena for all where that is within 64 KiB of the lowest, or a 128th of it. Equal arguments give equal pieces.
 ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std::uint64_t> scratch,
                         std::span<const std::uint64_t> beside);
 
