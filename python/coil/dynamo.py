@@ -7,7 +7,7 @@ import functools
 
 import torch
 
-from . import _native, artifacts, facts, joint, masks, recompiles, triton_kernels
+from . import _native, artifacts, facts, joint, masks, recompiles, resampling, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
 from .graph import is_token, translate
@@ -406,6 +406,9 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
             {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
         ),
         triton_kernels.analysed(gm),
+        contextlib.nullcontext()
+        if differentiated and resampling.has_free_sizes(example_inputs)
+        else resampling.kept_whole(),
         kept.loading(options.cache, named) if keeps else contextlib.nullcontext([]) as loaded,
     ):
         wrapped = backend(gm, example_inputs)
