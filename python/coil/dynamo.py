@@ -47,6 +47,7 @@ _IN_PARTS = {
                 "silu",
                 "softplus",
                 "tanh",
+                "threshold",
             )
         ),
     )

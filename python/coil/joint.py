@@ -15,6 +15,17 @@ from torch._functorch import partitioners
 aten = torch.ops.aten
 
 _UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel)
+# Gradients that ask of their second operand only how large it is.
+_SIZED_BY_SECOND = {
+    getattr(aten, name).default
+    for name in (
+        *(f"max_pool{d}d_with_indices_backward" for d in (2, 3)),
+        *(f"avg_pool{d}d_backward" for d in (2, 3)),
+        *(f"adaptive_max_pool{d}d_backward" for d in (2, 3)),
+        *(f"_adaptive_avg_pool{d}d_backward" for d in (2, 3)),
+        *(f"{kind}_pad{d}d_backward" for kind in ("reflection", "replication") for d in (1, 2, 3)),
+    )
+}
 _POOLS = {aten.max_pool2d_with_indices.default: 2, aten.max_pool3d_with_indices.default: 3}  # dimensions of a picture
 
 
@@ -25,6 +36,7 @@ def partition(joint, inputs, budget=1.0, **options):
     """
     min_cut_rematerialization_partition = partitioners.min_cut_rematerialization_partition
     narrow_indices(joint)
+    free_operands(joint)
     take_batch_norms_apart(joint)
     if budget == 1:
         with _computed_again():
@@ -153,22 +165,28 @@ def take_batch_norms_apart(joint):
     joint.recompile()
 
 
+class _Adder:
+    """Adds calls to a graph, one behind the other, with what a node that they stand for has in its metadata."""
+
+    def __init__(self, graph, behind, meta):
+        self.graph, self.last = graph, behind
+        self.meta = {key: value for key, value in meta.items() if key not in ("val", "tensor_meta")}
+
+    def __call__(self, target, *args, **kwargs):
+        with self.graph.inserting_after(self.last):
+            self.last = self.graph.call_function(target, args, kwargs)
+        values, named = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
+        self.last.meta = dict(self.meta) | {"val": target(*values, **named)}
+        return self.last
+
+
 def _normalized(graph, norm, parts):
     """(x - mean) * rstd * weight + bias, in the type that the statistics are in, behind the last of `parts`."""
     x, weight, bias = norm.args[:3]
     order = {node: k for k, node in enumerate(graph.nodes)}
-    last = max(parts.values(), key=order.__getitem__)
+    call = _Adder(graph, max(parts.values(), key=order.__getitem__), parts[0].meta)
     wide = parts[1].meta["val"].dtype
     channels = [1, -1, *[1] * (x.meta["val"].dim() - 2)]
-
-    def call(target, *args, **kwargs):
-        nonlocal last
-        with graph.inserting_after(last):
-            last = graph.call_function(target, args, kwargs)
-        last.meta = {k: v for k, v in parts[0].meta.items() if k not in ("val", "tensor_meta")}
-        values, named = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
-        last.meta["val"] = target(*values, **named)
-        return last
 
     def channel(value):
         return call(aten.view.default, value, channels)
@@ -181,3 +199,23 @@ def _normalized(graph, norm, parts):
         y = call(aten.add.Tensor, y, channel(bias))
     narrow = parts[0].meta["val"].dtype
     return y if narrow is y.meta["val"].dtype else call(aten._to_copy.default, y, dtype=narrow)
+
+
+def free_operands(joint):
+    """Nothing is kept for gradients that ask only how large an operand is and in which order its dimensions lie."""
+    for node in list(joint.graph.nodes):
+        if node.op != "call_function" or node.target not in _SIZED_BY_SECOND or node.args[1].op == "placeholder":
+            continue
+        value = node.args[1].meta["val"]
+        if not all(type(n) is int for n in (*value.shape, *value.stride())):
+            continue
+        order = sorted(range(value.dim()), key=lambda d: (-value.stride(d), d))
+        if not value.permute(order).is_contiguous():
+            continue
+        add = _Adder(joint.graph, node.prev, node.meta)
+        sizes, kind = [value.shape[d] for d in order], {"dtype": value.dtype, "device": value.device}
+        with value.fake_mode:
+            stand_in = add(aten.full.default, sizes, 0, **kind)
+        stand_in = add(aten.permute.default, stand_in, [order.index(d) for d in range(value.dim())])
+        node.replace_input_with(node.args[1], stand_in)
+    joint.recompile()
