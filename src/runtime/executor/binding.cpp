@@ -241,6 +241,7 @@ void Binding::bind_memory() {
     offsets = std::move(arena.offsets);
     now_.arena_bytes = arena.peak;
   }
+  place_in_outputs(temporaries, intervals, offsets);
   bind_other_arenas(intervals, offsets);
   if (checker_) {
     checker_->check_placement(temporaries, intervals, offsets);
@@ -294,7 +295,12 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   std::byte* base = now_.buffer_base[owner];
   now_.words.push_back(base ? base + byte_offset : nullptr);
   const auto step = static_cast<std::uint32_t>(now_.steps.size());
-  if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) {
+  const OutputPlace place = now_.in_outputs.empty() ? OutputPlace() : now_.in_outputs[owner];
+  if (place.output >= 0) {
+    BoundOutputBuffer& out = now_.outputs[static_cast<std::size_t>(place.output)];
+    if (out.patches.empty()) out.first = step;
+    out.patches.push_back({at, place.offset + byte_offset});
+  } else if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) {
     (b.place == 0 ? now_.arena_patches : now_.others[b.place - 1].patches)
         .push_back({at, now_.arena_offset[owner] + byte_offset});
     if (has_pieces()) temporary_uses_.push_back({owner, step, {at, byte_offset}});

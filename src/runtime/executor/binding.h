@@ -196,6 +196,12 @@ class Binding {
   void set_number(Slot, std::int64_t value);
   std::byte* late_address(BufferId) const;
 
+  // output_places.cpp
+  /// Moves temporaries into outputs where that makes the arena smaller.
+  void place_in_outputs(std::vector<BufferId>& temporaries, std::vector<Interval>& intervals,
+                        std::vector<std::uint64_t>& offsets);
+  std::vector<std::uint32_t> first_uses_of_outputs() const;
+
   // pieces.cpp
   bool has_pieces() const { return allows_pieces_ && !walks() && others_.size() == 0; }
   void bind_pieces();

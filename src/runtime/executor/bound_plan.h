@@ -109,6 +109,12 @@ struct OtherArena {
   std::size_t bytes = 0, workspace_bytes = 0;
 };
 
+/// Where a temporary lies in the memory of an output that comes later.
+struct OutputPlace {
+  std::int32_t output = -1;  ///< -1: in the arena
+  std::uint64_t offset = 0;
+};
+
 struct BoundPlan {
   std::vector<SeenInput> seen;  ///< the inputs that it is bound for
   std::vector<std::int64_t> slots;
@@ -129,6 +135,7 @@ struct BoundPlan {
   std::vector<PreparedViews> sites;         ///< one for each library call of the plan
   std::vector<BufferId> temporaries;        ///< memory owners that lie in the arena
   std::vector<std::uint64_t> arena_offset;  ///< of memory owners
+  std::vector<OutputPlace> in_outputs;      ///< of memory owners; empty: all temporaries lie in the arena
   std::vector<Patch> arena_patches;
   const std::byte* arena_base = nullptr;  ///< where those point
   std::size_t arena_bytes = 0, workspace_bytes = 0;
