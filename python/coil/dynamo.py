@@ -48,6 +48,7 @@ _IN_PARTS = {
                 "silu",
                 "softplus",
                 "tanh",
+                "threshold",
             )
         ),
     )

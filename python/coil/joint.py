@@ -2,14 +2,30 @@
 backward one.
 """
 
+import contextlib
 import copy
+import dataclasses
 import math
+import unittest.mock
 import warnings
 
 import torch
+from torch._functorch import partitioners
 
 aten = torch.ops.aten
 
+_UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel)
+# Gradients that ask of their second operand only how large it is.
+_SIZED_BY_SECOND = {
+    getattr(aten, name).default
+    for name in (
+        *(f"max_pool{d}d_with_indices_backward" for d in (2, 3)),
+        *(f"avg_pool{d}d_backward" for d in (2, 3)),
+        *(f"adaptive_max_pool{d}d_backward" for d in (2, 3)),
+        *(f"_adaptive_avg_pool{d}d_backward" for d in (2, 3)),
+        *(f"{kind}_pad{d}d_backward" for kind in ("reflection", "replication") for d in (1, 2, 3)),
+    )
+}
 _POOLS = {aten.max_pool2d_with_indices.default: 2, aten.max_pool3d_with_indices.default: 3}  # dimensions of a picture
 
 
@@ -18,19 +34,40 @@ def partition(joint, inputs, budget=1.0, **options):
     down to tenths, and all larger ones, the one with the lowest estimated peak: its peak alone may rise as a budget
     falls, and a budget is an upper bound.
     """
-    from torch._functorch.partitioners import min_cut_rematerialization_partition
-
+    min_cut_rematerialization_partition = partitioners.min_cut_rematerialization_partition
     narrow_indices(joint)
+    free_operands(joint)
+    take_batch_norms_apart(joint)
     if budget == 1:
-        return min_cut_rematerialization_partition(joint, inputs, **options)
+        with _computed_again():
+            return min_cut_rematerialization_partition(joint, inputs, **options)
     best = None
     for tenths in range(10, math.floor(budget * 10 + 1e-9) - 1, -1):
-        with torch._functorch.config.patch(activation_memory_budget=tenths / 10):
+        with torch._functorch.config.patch(activation_memory_budget=tenths / 10), _computed_again():
             graphs = min_cut_rematerialization_partition(_copied(joint), inputs, **options)
         peak = max(map(peak_bytes, graphs))
         if best is None or peak < best[0]:
             best = peak, graphs
     return best[1]
+
+
+@contextlib.contextmanager
+def _computed_again():
+    """The partitioner knows that these are computed element by element, as it knows it of those that torch tags so."""
+    known = getattr(partitioners, "get_default_op_list", None)
+    if known is None:
+        yield
+        return
+
+    def with_more():
+        ops = known()
+        more = type(ops.recomputable_ops)(_UNTAGGED)
+        return dataclasses.replace(
+            ops, fusible_ops=ops.fusible_ops | more, recomputable_ops=ops.recomputable_ops | more
+        )
+
+    with unittest.mock.patch.object(partitioners, "get_default_op_list", with_more):
+        yield
 
 
 def _copied(joint):
@@ -109,4 +146,76 @@ def narrow_indices(joint):
                 wide = joint.graph.call_function(aten._to_copy.default, (kept,), {"dtype": torch.int64})
             wide.meta = dict(item.meta)
             item.replace_all_uses_with(wide, delete_user_cb=lambda user: user is not kept)
+    joint.recompile()
+
+
+def take_batch_norms_apart(joint):
+    """Lets a batch norm's result be computed again from its input and statistics, which the backward graph needs in any
+    case: it is a result beside them of one operator, which the partitioner can only keep.
+    """
+    for node in list(joint.graph.nodes):
+        if node.target is not aten._native_batch_norm_legit_functional.default or not node.args[5]:
+            continue
+        parts = {user.args[1]: user for user in node.users}
+        if 0 not in parts or not parts.keys() >= {1, 2}:
+            continue
+        made = _normalized(joint.graph, node, parts)
+        parts[0].replace_all_uses_with(made)
+        joint.graph.erase_node(parts[0])
+    joint.recompile()
+
+
+class _Adder:
+    """Adds calls to a graph, one behind the other, with what a node that they stand for has in its metadata."""
+
+    def __init__(self, graph, behind, meta):
+        self.graph, self.last = graph, behind
+        self.meta = {key: value for key, value in meta.items() if key not in ("val", "tensor_meta")}
+
+    def __call__(self, target, *args, **kwargs):
+        with self.graph.inserting_after(self.last):
+            self.last = self.graph.call_function(target, args, kwargs)
+        values, named = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
+        self.last.meta = dict(self.meta) | {"val": target(*values, **named)}
+        return self.last
+
+
+def _normalized(graph, norm, parts):
+    """(x - mean) * rstd * weight + bias, in the type that the statistics are in, behind the last of `parts`."""
+    x, weight, bias = norm.args[:3]
+    order = {node: k for k, node in enumerate(graph.nodes)}
+    call = _Adder(graph, max(parts.values(), key=order.__getitem__), parts[0].meta)
+    wide = parts[1].meta["val"].dtype
+    channels = [1, -1, *[1] * (x.meta["val"].dim() - 2)]
+
+    def channel(value):
+        return call(aten.view.default, value, channels)
+
+    y = x if x.meta["val"].dtype is wide else call(aten._to_copy.default, x, dtype=wide)
+    y = call(aten.mul.Tensor, call(aten.sub.Tensor, y, channel(parts[1])), channel(parts[2]))
+    if weight is not None:
+        y = call(aten.mul.Tensor, y, channel(weight))
+    if bias is not None:
+        y = call(aten.add.Tensor, y, channel(bias))
+    narrow = parts[0].meta["val"].dtype
+    return y if narrow is y.meta["val"].dtype else call(aten._to_copy.default, y, dtype=narrow)
+
+
+def free_operands(joint):
+    """Nothing is kept for gradients that ask only how large an operand is and in which order its dimensions lie."""
+    for node in list(joint.graph.nodes):
+        if node.op != "call_function" or node.target not in _SIZED_BY_SECOND or node.args[1].op == "placeholder":
+            continue
+        value = node.args[1].meta["val"]
+        if not all(type(n) is int for n in (*value.shape, *value.stride())):
+            continue
+        order = sorted(range(value.dim()), key=lambda d: (-value.stride(d), d))
+        if not value.permute(order).is_contiguous():
+            continue
+        add = _Adder(joint.graph, node.prev, node.meta)
+        sizes, kind = [value.shape[d] for d in order], {"dtype": value.dtype, "device": value.device}
+        with value.fake_mode:
+            stand_in = add(aten.full.default, sizes, 0, **kind)
+        stand_in = add(aten.permute.default, stand_in, [order.index(d) for d in range(value.dim())])
+        node.replace_input_with(node.args[1], stand_in)
     joint.recompile()

@@ -41,21 +41,24 @@ struct CompiledGraph::State {
   explicit State(const std::shared_ptr<const runtime::Model>& model)
       : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) {
     context.set_stop(Interruption());
+    context.set_writes_as_eager(true);
   }
 
   /// From now on the run in progress may let go of these arguments (null: of none), each of which nobody else refers
   /// to.
   void set_loose(const std::vector<PyObject**>* arguments) {
     if (arguments)
-      context.set_inputs_done([arguments](std::span<const std::uint32_t> done) {
-        std::optional<nb::gil_scoped_acquire> gil;
-        for (std::uint32_t i : done) {
-          if (!(*arguments)[i]) continue;
-          if (!gil) gil.emplace();
-          PyObject* gone = std::exchange(*(*arguments)[i], Py_NewRef(Py_None));
-          Py_DECREF(gone);
-        }
-      });
+      context.set_inputs_done(
+          [arguments](std::span<const std::uint32_t> done) {
+            std::optional<nb::gil_scoped_acquire> gil;
+            for (std::uint32_t i : done) {
+              if (!(*arguments)[i]) continue;
+              if (!gil) gil.emplace();
+              PyObject* gone = std::exchange(*(*arguments)[i], Py_NewRef(Py_None));
+              Py_DECREF(gone);
+            }
+          },
+          [arguments](std::uint32_t i) { return (*arguments)[i] != nullptr; });
     else
       context.set_inputs_done({});
   }

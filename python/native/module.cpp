@@ -157,7 +157,16 @@ NB_MODULE(_native, m) {
           [](TracedGraph& g, std::map<std::string, std::string> settings, const std::string& device) {
             return g.lower(options_of(std::move(settings), {}, {}, device));
           },
-          nb::arg("settings"), nb::arg("device"));
+          nb::arg("settings"), nb::arg("device"))
+      .def(
+          "planned_peaks",
+          [](TracedGraph& g, std::map<std::string, std::string> settings, const std::string& device,
+             const std::set<std::string>& going) {
+            return g.planned_peaks(options_of(std::move(settings), {}, {}, device), going);
+          },
+          nb::arg("settings"), nb::arg("device"), nb::arg("going"),
+          "Bytes that a run has at its fullest, without scratch memory: with temporaries in pieces, in one arena, and "
+          "the least. The graph is used up.");
 
   nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(),
                             nb::is_weak_referenceable())

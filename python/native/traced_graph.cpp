@@ -2,13 +2,13 @@
 
 #include <nanobind/stl/string.h>
 
-#include "compiler/pipeline.h"
 #include "exchange.h"
 #include "frontend/sympy.h"
 #include "fx/infer.h"
 #include "fx/text.h"
 #include "fx/user_kernels.h"
 #include "graph_cache.h"
+#include "runtime/plan/planned_peaks.h"
 #include "support/error.h"
 #include "wrapper/plan.h"
 
@@ -308,18 +308,36 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
 
 void TracedGraph::infer() { fx::infer_missing(*module_); }
 
-nb::list TracedGraph::lower(const CompileOptions& options) {
+std::pair<Lowered, runtime::Plan> TracedGraph::planned(const CompileOptions& options) {
   if (!module_->graph.output()) fail("the graph has no output node");
   frontend::ExportedProgram program;
   program.module = std::exchange(module_, std::make_unique<fx::GraphModule>());
   CompileReport report;
   Stages stage(report, options);
-  Lowered lowered;
-  {
-    nb::gil_scoped_release release;
-    lowered = lower_program(std::move(program), options, stage);
-    wrapper::make_plan(lowered.lines);
-  }
+  nb::gil_scoped_release release;
+  Lowered lowered = lower_program(std::move(program), options, stage);
+  runtime::Plan plan = wrapper::make_plan(lowered.lines);
+  return {std::move(lowered), std::move(plan)};
+}
+
+nb::dict TracedGraph::planned_peaks(const CompileOptions& options, const std::set<std::string>& going) {
+  const runtime::Plan plan = planned(options).second;
+  std::set<std::uint32_t> places;
+  for (std::uint32_t i = 0; i < plan.inputs.size(); ++i)
+    if (going.contains(plan.inputs[i].name)) places.insert(i);
+  const runtime::PlannedPeaks peaks = runtime::planned_peaks(plan, places);
+  nb::dict out;
+  out["least"] = peaks.least;
+  out["pieces"] = peaks.pieces;
+  out["whole"] = peaks.whole;
+  out["outputs"] = peaks.outputs;
+  out["kept"] = peaks.kept;
+  out["count"] = peaks.count;
+  return out;
+}
+
+nb::list TracedGraph::lower(const CompileOptions& options) {
+  const auto [lowered, plan] = planned(options);
   const wrapper::Program& lines = lowered.lines;
   const auto number = [&](Expr e) -> nb::object {
     const auto hint = lines.env->hint(e);

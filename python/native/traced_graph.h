@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "compiled.h"
+#include "compiler/pipeline.h"
 #include "fx/graph.h"
 
 namespace coil::python {
@@ -76,8 +77,12 @@ class TracedGraph {
   /// of the program, sizes by their hints: a number (None: the run tells), or (dtype, sizes, strides, offset, the input
   /// whose memory it lies in or None). The graph is used up. For tests that try thousands of calls.
   nb::list lower(const CompileOptions&);
+  /// As lower; what a run of the program has in memory at its fullest (runtime/plan/planned_peaks.h), with the inputs
+  /// of these names going as it has no more use for them.
+  nb::dict planned_peaks(const CompileOptions&, const std::set<std::string>& going);
 
  private:
+  std::pair<Lowered, runtime::Plan> planned(const CompileOptions&);
   ops::Value value(nb::handle);
   ops::Value meta(nb::handle);
   sym::TensorMeta tensor_meta(nb::tuple);

@@ -259,4 +259,33 @@ MemoryOrder order_for_memory(const MemoryProgram& program) {
   return best;
 }
 
+std::vector<StepId> begun_late(const MemoryProgram& program, const std::vector<StepId>& order) {
+  const std::vector<Life> lives = lives_in(program, order);
+  const std::vector<std::vector<StepId>> followers = followers_of(program);
+  std::vector<std::size_t> place(order.size());
+  for (std::size_t k = 0; k < order.size(); ++k) place[order[k]] = k;
+  std::vector<std::vector<StepId>> before(order.size() + 1);
+  std::vector<bool> moved(order.size(), false);
+  const auto makes_all = [&](std::size_t at) {
+    const MemoryStep& step = program.steps[order[at]];
+    return !step.touches.empty() && std::ranges::all_of(step.touches, [&](StorageId s) {
+      return program.storages[s].of != StorageClass::Caller && lives[s].first == at && lives[s].last > at;
+    });
+  };
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    if (!makes_all(at)) continue;
+    std::size_t needed = order.size();
+    for (StepId follower : followers[order[at]]) needed = std::min(needed, place[follower]);
+    if (needed == order.size() || needed == at + 1) continue;
+    before[needed].push_back(order[at]);
+    moved[at] = true;
+  }
+  std::vector<StepId> out;
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    out.insert(out.end(), before[at].begin(), before[at].end());
+    if (!moved[at]) out.push_back(order[at]);
+  }
+  return out;
+}
+
 }  // namespace coil::scheduler

@@ -24,6 +24,10 @@ MemoryOrder order_for_memory(const MemoryProgram&);
 /// Without the search.
 MemoryOrder listed_for_memory(const MemoryProgram&);
 
+/// The order with each step that reads nothing, such as one that fills a result with zeros to be added to, right before
+/// the first step that touches what it makes or must follow it: the peak is never higher.
+std::vector<StepId> begun_late(const MemoryProgram&, const std::vector<StepId>& order);
+
 /// The orders that it starts from, each with its name.
 std::vector<StepId> written_order(const MemoryProgram&);
 enum class Growth : std::uint8_t { Net, Transient };

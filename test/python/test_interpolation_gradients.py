@@ -93,3 +93,27 @@ def test_bfloat16_is_summed_in_float32():
     wide = x.double().requires_grad_()
     (want,) = torch.autograd.grad(f(wide), wide, gradient)
     assert (got.double() - want).norm() <= 3e-3 * want.norm()
+
+
+def test_interpolation_takes_no_memory_beside_its_result(monkeypatch):
+    graphs = []
+    compile = dynamo._compile
+
+    def noted(*args, **kwargs):
+        graphs.append(compile(*args, **kwargs))
+        return graphs[-1]
+
+    monkeypatch.setattr(dynamo, "_compile", noted)
+
+    ones = torch.ones(64, 64, device=device()).bfloat16()
+
+    def f(x):
+        return torch.nn.functional.interpolate(x, size=(64, 64), mode="bilinear") @ ones
+
+    x = torch.randn(2, 32, 16, 16, device=device()).bfloat16()
+    with torch.no_grad():
+        got = torch.compile(f, backend="coil")(x)
+    torch.testing.assert_close(got, f(x))
+    result = got.numel() * 2
+    assert graphs[0].peak_bytes < 2.1 * result, "the interpolated picture and the product"
+    assert "upsample_bilinear2d" in graphs[0].report

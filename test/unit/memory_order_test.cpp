@@ -48,6 +48,45 @@ TEST(PeakOfMemory, AWriteInPlaceTakesOverItsOperandWhereThatDies) {
   EXPECT_EQ(scheduler::peak_of(p, scheduler::written_order(p)).temporaries, 16u) << "1 is read later";
 }
 
+TEST(BegunLate, StepsThatReadNothingComeRightBeforeWhatNeedsThem) {
+  // 0: zeros of an output, 1 and 2: a chain of temporaries, 3: adds the chain to the output, 4: zeros of a temporary
+  // whose reader is next, 5: its reader.
+  MemoryProgram p{{{0, StorageClass::Caller}, {64, StorageClass::Output}, {8}, {8}, {4}}, {}};
+  scheduler::StepOrder steps(p);
+  const std::vector<StorageId> none;
+  steps.add(none, std::vector<StorageId>{1});
+  steps.add(std::vector<StorageId>{0}, std::vector<StorageId>{2});
+  steps.add(std::vector<StorageId>{2}, std::vector<StorageId>{3});
+  steps.add(std::vector<StorageId>{3}, std::vector<StorageId>{1});
+  steps.add(none, std::vector<StorageId>{4});
+  steps.add(std::vector<StorageId>{4}, none);
+  const std::vector<StepId> late = scheduler::begun_late(p, scheduler::written_order(p));
+  EXPECT_EQ(late, (std::vector<StepId>{1, 2, 0, 3, 4, 5}));
+  EXPECT_LT(scheduler::peak_of(p, late).with_outputs, scheduler::peak_of(p, scheduler::written_order(p)).with_outputs);
+}
+
+TEST(BegunLate, NoPeakOfRandomProgramsIsHigher) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    std::mt19937 random(seed);
+    MemoryProgram p;
+    for (int s = 0; s < 12; ++s) p.storages.push_back({1 + random() % 64, static_cast<StorageClass>(random() % 3)});
+    scheduler::StepOrder steps(p);
+    std::vector<StorageId> made;
+    for (int k = 0; k < 20; ++k) {
+      std::vector<StorageId> reads, writes{static_cast<StorageId>(random() % 12)};
+      for (std::size_t n = random() % 3; n > 0 && !made.empty(); --n) reads.push_back(made[random() % made.size()]);
+      steps.add(reads, writes);
+      made.push_back(writes[0]);
+    }
+    const auto written = scheduler::written_order(p);
+    const std::vector<StepId> late = scheduler::begun_late(p, written);
+    EXPECT_TRUE(scheduler::respects(p, late));
+    EXPECT_LE(scheduler::peak_of(p, late).temporaries, scheduler::peak_of(p, written).temporaries);
+    EXPECT_LE(scheduler::peak_of(p, late).with_outputs, scheduler::peak_of(p, written).with_outputs);
+  }
+}
+
 /// One buffer, made, then written through two views that share nothing, then read through a third.
 struct Mutated : WrapperProgram {
   BufferId x, b, c, out;

@@ -327,13 +327,14 @@ LineSteps steps_of(const Program& p, Exchanges exchanges, SymbolOrder symbols) {
 void order_for_memory(Program& p) {
   const LineSteps steps = steps_of(p);
   const scheduler::MemoryOrder order = scheduler::order_for_memory(steps.program);
+  const std::vector<StepId> written = scheduler::written_order(steps.program);
   p.memory_order = {order.written.temporaries, order.written.temporaries, "as written"};
   const std::uint64_t saved = order.written.temporaries - order.found.temporaries;
-  if (saved * 64 <= order.written.temporaries ||
-      packed_bytes(steps.program, order.steps) >= packed_bytes(steps.program, scheduler::written_order(steps.program)))
-    return;
-  p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
-  reorder(p, steps, order.steps);
+  const bool is_better = saved * 64 > order.written.temporaries &&
+                         packed_bytes(steps.program, order.steps) < packed_bytes(steps.program, written);
+  if (is_better) p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
+  const std::vector<StepId> late = scheduler::begun_late(steps.program, is_better ? order.steps : written);
+  if (late != written) reorder(p, steps, late);
 }
 
 }  // namespace coil::wrapper

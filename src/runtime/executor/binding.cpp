@@ -241,6 +241,7 @@ void Binding::bind_memory() {
     offsets = std::move(arena.offsets);
     now_.arena_bytes = arena.peak;
   }
+  place_in_outputs(temporaries, intervals, offsets);
   bind_other_arenas(intervals, offsets);
   if (checker_) {
     checker_->check_placement(temporaries, intervals, offsets);
@@ -257,7 +258,7 @@ void Binding::bind_memory() {
 }
 
 MemoryNeed Binding::need() const {
-  MemoryNeed need{now_.arena_bytes, now_.workspace_bytes, 0, model_.weight_bytes};
+  MemoryNeed need{now_.arena_bytes + now_.piece_bytes, now_.workspace_bytes, 0, model_.weight_bytes};
   for (const OtherArena& other : now_.others) need.temporaries += other.bytes, need.scratch += other.workspace_bytes;
   for (const BoundOutputBuffer& out : now_.outputs) need.outputs += out.bytes;
   return need;
@@ -275,9 +276,7 @@ void Binding::take_memory() {
       arena_ = queue_.allocate(now_.arena_bytes);
     } catch (const Error& e) {
       is_bound_ = false;
-      fail("{}: the arena for temporaries of {}, which needs {} in all; the largest that are live at once: {}",
-           e.what(), plan_.model_name.empty() ? "the program" : plan_.model_name, in_binary_units(need().total()),
-           largest_buffers(plan_, now_.buffer_bytes));
+      fail_without("the arena for temporaries", e);
     }
   }
   grow_workspace();
@@ -295,10 +294,17 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   const Buffer& b = plan_.buffers[owner];
   std::byte* base = now_.buffer_base[owner];
   now_.words.push_back(base ? base + byte_offset : nullptr);
-  if (b.kind == BufferKind::Temporary && !late_buffer_[owner])
+  const auto step = static_cast<std::uint32_t>(now_.steps.size());
+  const OutputPlace place = now_.in_outputs.empty() ? OutputPlace() : now_.in_outputs[owner];
+  if (place.output >= 0) {
+    BoundOutputBuffer& out = now_.outputs[static_cast<std::size_t>(place.output)];
+    if (out.patches.empty()) out.first = step;
+    out.patches.push_back({at, place.offset + byte_offset});
+  } else if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) {
     (b.place == 0 ? now_.arena_patches : now_.others[b.place - 1].patches)
         .push_back({at, now_.arena_offset[owner] + byte_offset});
-  const auto step = static_cast<std::uint32_t>(now_.steps.size());
+    if (has_pieces()) temporary_uses_.push_back({owner, step, {at, byte_offset}});
+  }
   if (b.kind == BufferKind::Input) {
     now_.inputs[b.index].patches.push_back({at, byte_offset});
     now_.inputs[b.index].last = step;
@@ -332,6 +338,7 @@ void Binding::bind_steps() {
   now_.plan_step.clear();
   now_.arena_patches.clear();
   now_.arena_base = nullptr;
+  temporary_uses_.clear();
   for (OtherArena& other : now_.others) other.patches.clear(), other.base = nullptr;
   for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0, out.placed = nullptr;
   for (BoundInput& in : now_.inputs) in.placed = nullptr;
@@ -370,6 +377,7 @@ void Binding::bind_steps() {
   }
   find_first_and_last_uses();
   ask_calls();
+  bind_pieces();
 }
 
 void Binding::find_first_and_last_uses() {
@@ -587,7 +595,7 @@ void Binding::bind_results() {
 
 MemoryUse Binding::memory() const {
   MemoryUse use;
-  use.arena_bytes = now_.arena_bytes + late_peak_;
+  use.arena_bytes = now_.arena_bytes + now_.piece_bytes + late_peak_;
   use.workspace_bytes = now_.workspace_bytes;
   for (const OtherArena& other : now_.others)
     use.arena_bytes += other.bytes, use.workspace_bytes += other.workspace_bytes;

@@ -2,6 +2,7 @@
 // came to is kept.
 #pragma once
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -39,6 +40,14 @@ class Binding {
   /// Temporaries and scratch memory are allocated for each run, between `take_memory` and `release`, and not kept:
   /// programs that take turns then share them.
   void set_borrows_memory(bool on) { borrows_memory_ = on; }
+  /// Temporaries and scratch memory may be allocated in pieces while the run lasts.
+  void allow_pieces(bool on) {
+    if (std::exchange(allows_pieces_, on) == on) return;
+    is_bound_ = false;
+    shelf_.clear();
+  }
+  /// Asked when sizes are bound: whether an input goes with the last step that uses it. Empty: none does.
+  void set_may_go(std::function<bool(std::uint32_t input)> asked) { may_go_ = std::move(asked); }
   void take_memory();
   /// What the program needs for the sizes it is bound for.
   MemoryNeed need() const;
@@ -189,6 +198,23 @@ class Binding {
   void set_number(Slot, std::int64_t value);
   std::byte* late_address(BufferId) const;
 
+  // output_places.cpp
+  /// Moves temporaries into outputs where that makes the arena smaller.
+  void place_in_outputs(std::vector<BufferId>& temporaries, std::vector<Interval>& intervals,
+                        std::vector<std::uint64_t>& offsets);
+  std::vector<std::uint32_t> first_uses_of_outputs() const;
+
+  // pieces.cpp
+  bool has_pieces() const { return allows_pieces_ && !walks() && others_.size() == 0; }
+  void bind_pieces();
+  std::vector<Interval> lives_of_temporaries() const;
+  std::vector<std::uint64_t> scratch_of_steps() const;
+  void add_beside(std::vector<std::uint64_t>& beside, bool with_inputs) const;
+  void point_at_pieces(const std::vector<std::uint32_t>& piece_of, const std::vector<std::uint64_t>& offsets,
+                       const std::vector<std::uint32_t>& scratch_of);
+  void take_piece(std::uint32_t piece);
+  [[noreturn]] void fail_without(const char* what, const std::exception&) const;
+
   // run_steps.cpp
   void run_directly(const MemoryHooks&);
   void run_bound(const BoundStep&);
@@ -268,7 +294,15 @@ class Binding {
   std::vector<void*> late_words_;  ///< arguments of the step that runs
   std::size_t late_bytes_ = 0, late_peak_ = 0;
 
-  bool borrows_memory_ = false;
+  bool borrows_memory_ = false, allows_pieces_ = false;
+  std::function<bool(std::uint32_t)> may_go_;
+  struct TemporaryUse {
+    BufferId owner;
+    std::uint32_t step;
+    Patch at;
+  };
+  std::vector<TemporaryUse> temporary_uses_;  ///< while steps are bound, where there may be pieces
+  std::vector<Storage> piece_memory_;         ///< of the run in progress
   Storage arena_, workspace_;
   struct OtherMemory {
     Storage arena, workspace;

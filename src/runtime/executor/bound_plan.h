@@ -44,6 +44,14 @@ struct BoundOutputBuffer {
   const std::byte* placed = nullptr;  ///< where those point
 };
 
+/// An arena, or scratch memory, that is there from one bound step to another.
+struct BoundPiece {
+  std::size_t bytes = 0;
+  std::uint32_t first = 0, last = 0;
+  std::vector<Patch> patches;
+  const std::byte* placed = nullptr;  ///< where those point
+};
+
 struct BoundResult {
   enum class Source : std::uint8_t { None, Number, Fresh, Late, Input, Constant } source = Source::None;
   std::uint32_t index = 0;  ///< of the output buffer, input or constant; of Late, the plan's buffer
@@ -72,7 +80,8 @@ struct ExternStep {
   LibraryOp* op;
   std::uint32_t inputs, outputs;  ///< where their pointers begin
   std::uint32_t input_count, output_count;
-  std::uint32_t place = 0;  ///< the device that it runs on
+  std::uint32_t place = 0;    ///< the device that it runs on
+  std::int32_t scratch = -1;  ///< the word that points at its scratch memory; -1: the binding's own
 };
 
 struct HostStep {
@@ -109,6 +118,12 @@ struct OtherArena {
   std::size_t bytes = 0, workspace_bytes = 0;
 };
 
+/// Where a temporary lies in the memory of an output that comes later.
+struct OutputPlace {
+  std::int32_t output = -1;  ///< -1: in the arena
+  std::uint64_t offset = 0;
+};
+
 struct BoundPlan {
   std::vector<SeenInput> seen;  ///< the inputs that it is bound for
   std::vector<std::int64_t> slots;
@@ -130,10 +145,14 @@ struct BoundPlan {
   std::vector<PreparedViews> sites;         ///< one for each library call of the plan
   std::vector<BufferId> temporaries;        ///< memory owners that lie in the arena
   std::vector<std::uint64_t> arena_offset;  ///< of memory owners
+  std::vector<OutputPlace> in_outputs;      ///< of memory owners; empty: all temporaries lie in the arena
   std::vector<Patch> arena_patches;
   const std::byte* arena_base = nullptr;  ///< where those point
   std::size_t arena_bytes = 0, workspace_bytes = 0;
-  std::vector<OtherArena> others;  ///< one for each of plan.others
+  std::vector<BoundPiece> pieces;             ///< in the place of both, where there are any; by their first steps
+  std::vector<std::uint32_t> pieces_by_last;  ///< in order of their last steps
+  std::size_t piece_bytes = 0;                ///< the most that pieces and outputs are together, less all outputs
+  std::vector<OtherArena> others;             ///< one for each of plan.others
 };
 
 }  // namespace coil::runtime

@@ -35,7 +35,7 @@ struct Context::Impl {
   std::vector<Tensor> readable;  ///< inputs whose values the plan reads, on the host
   SharedInputs shared;
   RecordedParts parts;
-  bool recording = false, borrows_memory = false;
+  bool recording = false, borrows_memory = false, writes_as_eager = false;
   bool in_steps = false;  ///< the last run came to its steps
   bool writes_for_good;   ///< a run that fails half way for want of memory would leave inputs or states half written
   std::optional<std::uint32_t> seed;       ///< of constants: what random operators draw from
@@ -72,6 +72,9 @@ struct Context::Impl {
     return std::ranges::any_of(plan.inputs, [](const Input& in) { return in.mutated; }) ||
            std::ranges::any_of(plan.constants, [](const Constant& c) { return c.state && !c.seed; });
   }
+
+  bool takes_memory_late() const { return !writes_for_good || writes_as_eager; }
+  void allow_pieces() { binding.allow_pieces(borrows_memory && !recording && takes_memory_late()); }
 
   Queue& queue_of(std::uint32_t place) { return place == 0 ? *queue : others.at(place); }
 
@@ -214,7 +217,7 @@ struct Context::Impl {
   /// there together.
   void run_steps(std::span<const Tensor> inputs) {
     MemoryHooks hooks{[this](std::size_t bytes) { return new_output(bytes); }, {}, {}};
-    if (!writes_for_good)
+    if (takes_memory_late())
       hooks.output_needed = [this](std::uint32_t k) { place_output(k); };
     else
       for (std::size_t k = 0; k < fresh.size(); ++k) place_output(k);
@@ -339,11 +342,20 @@ std::uint64_t Context::measured_bytes() const { return impl_->queue->measured_by
 
 void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
 
-void Context::set_inputs_done(InputsDone done) { impl_->inputs_done = std::move(done); }
+void Context::set_inputs_done(InputsDone done, MayGo may_go) {
+  impl_->inputs_done = std::move(done);
+  impl_->binding.set_may_go(std::move(may_go));
+}
+
+void Context::set_writes_as_eager(bool on) {
+  impl_->writes_as_eager = on;
+  impl_->allow_pieces();
+}
 
 void Context::borrow_memory(OutputAllocator allocate) {
   impl_->borrows_memory = static_cast<bool>(allocate);
   impl_->binding.set_borrows_memory(impl_->borrows_memory);
+  impl_->allow_pieces();
   impl_->queue->set_allocator(std::move(allocate));
 }
 
@@ -363,6 +375,7 @@ void Context::set_seed(std::uint64_t seed) { impl_->next_seed = seed; }
 
 void Context::set_recording(bool on, std::size_t most) {
   impl_->recording = on;
+  impl_->allow_pieces();
   impl_->parts.keep_at_most(most);
 }
 

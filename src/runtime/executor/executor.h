@@ -30,6 +30,8 @@ struct MemoryUse {
 using OutputAllocator = std::function<Storage(std::size_t bytes)>;
 /// Told of inputs, by their places, that the rest of the run leaves alone.
 using InputsDone = std::function<void(std::span<const std::uint32_t> inputs)>;
+/// Whether the caller lets go of an input, by its place, as soon as it is told.
+using MayGo = std::function<bool(std::uint32_t input)>;
 
 class DeviceRuntime;
 class Model;
@@ -61,12 +63,18 @@ class Context {
   /// During a run, `done` hears of inputs once the last step that reads them has run (on a device that runs ahead: is
   /// queued), so that their owner may let go of them; not of those that an output views, that the program writes to or
   /// that lie on another device, nor of a program that is recorded or has sizes that only its run tells. An empty
-  /// function: nobody hears.
-  void set_inputs_done(InputsDone done);
+  /// function: nobody hears. `may_go` is asked when sizes are bound: the memory that goes is reckoned with where
+  /// temporaries are placed.
+  void set_inputs_done(InputsDone done, MayGo may_go = {});
   /// On a device that runs ahead: outputs, temporaries and scratch memory all come from `allocate` from now on, and
   /// temporaries go back as soon as a run's work is queued, so that programs which take turns on one stream share them.
-  /// An empty function restores the pool.
+  /// An empty function restores the pool. Temporaries are then allocated in a few pieces where that keeps the most that
+  /// is there at once down (runtime/plan/arena_pieces.h), unless the program is recorded.
   void borrow_memory(OutputAllocator allocate);
+  /// What a run that finds no memory half way leaves of inputs and states that the program writes to: as they were,
+  /// which takes having all memory before the first step (false, as at first); or what the steps before wrote, as in
+  /// eager, and memory is taken when it is needed.
+  void set_writes_as_eager(bool);
   /// Returns when the device has done what runs have queued. Throws Error when some of it failed.
   void wait();
   /// Queues work on a stream of the caller's (a CUstream of the program's device) from now on; null: on one of the

@@ -155,6 +155,7 @@ void Binding::release() {
     arena_ = {}, workspace_ = {};
     for (OtherMemory& other : other_memory_) other = {};
   }
+  for (Storage& piece : piece_memory_) piece = {};
   if (!late_) return;
   for (Storage& s : late_memory_) s = {};
   late_bytes_ = 0;

@@ -11,17 +11,21 @@ void Binding::run_steps(const MemoryHooks& hooks) {
   const std::size_t count = now_.steps.size();
   std::size_t needed = hooks.output_needed ? 0 : now_.by_first_use.size(),
               done = hooks.inputs_done ? 0 : now_.by_last_use.size();
+  std::uint32_t taken = 0, given_back = 0;  // pieces
   for (std::size_t i = 0; i < count; ++i) {
     const BoundPart* part = part_at(i);
     const std::size_t begin = i;
     if (part) i = part->end - 1;
     for (; needed < now_.by_first_use.size() && now_.outputs[now_.by_first_use[needed]].first <= i; ++needed)
       hooks.output_needed(now_.by_first_use[needed]);
+    for (; taken < now_.pieces.size() && now_.pieces[taken].first <= i; ++taken) take_piece(taken);
     step_now_ = static_cast<std::int64_t>(begin);
     if (part)
       run_part(*part, hooks.allocate);
     else
       run_bound(now_.steps[begin]);
+    for (; given_back < taken && now_.pieces[now_.pieces_by_last[given_back]].last <= i; ++given_back)
+      piece_memory_[now_.pieces_by_last[given_back]] = {};
     const std::size_t from = done;
     while (done < now_.by_last_use.size() && now_.inputs[now_.by_last_use[done]].last <= i) ++done;
     if (done > from) hooks.inputs_done(std::span(now_.by_last_use).subspan(from, done - from));
@@ -65,7 +69,8 @@ void Binding::run_bound(const ExternStep& e) {
   settle(static_cast<std::size_t>(step_now_));
   void* const* words = now_.words.data();
   if (others_.size() > 0) return run_between(e, words);
-  e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace_.data.get());
+  void* const scratch = e.scratch >= 0 ? words[e.scratch] : workspace_.data.get();
+  e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, scratch);
 }
 
 void Binding::settle(std::size_t bound) {

@@ -1,0 +1,189 @@
+"""What forward graphs keep for backward ones, in bytes, and what runs on a GPU's memory are planned to have at their
+fullest; gradients are eager's.
+"""
+
+import copy
+import pathlib
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+coil = pytest.importorskip("coil", reason="the Python extension is not built")
+from coil import dynamo  # noqa: E402
+from coil.graph import translate  # noqa: E402
+
+
+def kept(model, x, dtype=None):
+    """Bytes that one call of the compiled model keeps besides parameters and the input, by type; checks gradients."""
+    torch._dynamo.reset()
+    model.train()
+    made = copy.deepcopy(model)
+    function = torch.compile(made, backend="coil", options={"cache": "none"})
+    own = {t.untyped_storage().data_ptr() for t in (*made.parameters(), *made.buffers(), x)}
+    held = {}
+
+    def pack(value):
+        if value.untyped_storage().data_ptr() not in own:
+            held[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes(), value.dtype
+        return value
+
+    def step(call, hooks):
+        with hooks, torch.autocast("cpu", dtype or torch.bfloat16, enabled=dtype is not None):
+            out = call(x)
+        out.float().square().sum().backward()
+        return out
+
+    want = step(model, torch.autograd.graph.saved_tensors_hooks(lambda v: v, lambda v: v))
+    got = step(function, torch.autograd.graph.saved_tensors_hooks(pack, lambda v: v))
+    close = dict(rtol=5e-2, atol=5e-2) if dtype else dict(rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(got, want, **close)
+    for (name, p), q in zip(model.named_parameters(), made.parameters(), strict=True):
+        scale = p.grad.abs().max().clamp(min=1e-6)
+        torch.testing.assert_close(q.grad / scale, p.grad / scale, **close, msg=lambda m, name=name: f"{name}: {m}")
+    for b, c in zip(model.buffers(), made.buffers(), strict=True):
+        torch.testing.assert_close(c, b, rtol=1e-3, atol=1e-3)
+    out = {}
+    for size, kind in held.values():
+        out[kind] = out.get(kind, 0) + size
+    return out
+
+
+SMALL = 4 << 10  # statistics and scalars
+
+
+def conv():
+    """Without a bias, whose gradient is nothing but rounding where a norm comes next."""
+    return nn.Conv2d(8, 8, 3, padding=1, bias=False)
+
+
+def x_of(channels, side=16):
+    torch.manual_seed(0)
+    return torch.randn(4, channels, side, side)
+
+
+@pytest.mark.parametrize("activation", [nn.Hardswish, nn.SiLU, nn.GELU, nn.LeakyReLU, nn.Hardsigmoid, nn.ELU])
+def test_batch_norms_are_computed_again(activation):
+    """Of convolution, norm, activation, convolution: the first one's result and what the second reads."""
+    model = nn.Sequential(conv(), nn.BatchNorm2d(8), activation(), nn.Conv2d(8, 4, 1))
+    x = x_of(8)
+    assert sum(kept(model, x).values()) <= 2 * x.nbytes + SMALL
+
+
+def test_batch_norms_under_autocast_are_kept_in_16_bits():
+    model = nn.Sequential(conv(), nn.BatchNorm2d(8), nn.Hardswish(), nn.Conv2d(8, 4, 1))
+    x = x_of(8)
+    bytes = kept(model, x, torch.bfloat16)
+    assert bytes[torch.bfloat16] <= 3 * x.nbytes // 2 + SMALL, "the input's copy, and two values"
+    assert sum(bytes.values()) <= 3 * x.nbytes // 2 + SMALL
+
+
+def test_norms_without_weights_and_in_one_dimension():
+    model = nn.Sequential(
+        nn.Linear(32, 64, bias=False), nn.BatchNorm1d(64, affine=False), nn.Hardswish(), nn.Linear(64, 8)
+    )
+    torch.manual_seed(0)
+    x = torch.randn(128, 32)
+    assert sum(kept(model, x).values()) <= 2 * 128 * 64 * 4 + SMALL
+
+
+class LastRelu(nn.Module):
+    """Nothing but the sign of what relu reads is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x).relu().mean((2, 3))
+
+
+def test_of_values_of_which_only_the_sign_is_read_truth_values_are_kept():
+    x = x_of(8)
+    bytes = kept(LastRelu(), x)
+    assert bytes.pop(torch.bool) == x.numel()
+    assert sum(bytes.values()) <= SMALL
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        nn.MaxPool2d(3, 2, 1),
+        nn.AvgPool2d(2),
+        nn.AdaptiveAvgPool2d(4),
+        nn.ReflectionPad2d(2),
+        nn.ReplicationPad2d(1),
+    ],
+    ids=lambda m: type(m).__name__,
+)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["rows", "channels last"])
+def test_what_only_sizes_are_read_of_is_not_kept(pool, layout):
+    """The gradient of pooling takes what was pooled, and needs no value of it."""
+    model = nn.Sequential(conv(), nn.BatchNorm2d(8), nn.ReLU(), pool, nn.Conv2d(8, 4, 1))
+    x = x_of(8).to(memory_format=layout)
+    with torch.no_grad():
+        pooled = model[:4](x).nbytes
+    indices = pooled // 2 if isinstance(pool, nn.MaxPool2d) else 0
+    assert sum(kept(model, x).values()) <= x.nbytes + pooled + indices + SMALL
+
+
+# ---- Peaks that are planned for a GPU
+
+
+def planned(model, x, monkeypatch):
+    torch._dynamo.reset()
+    peaks = {}
+
+    def plan(gm, options, name="main", **layouts):
+        names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+        going = [n for n in names if not n.startswith("primals")] if name == "backward" else []
+        traced = translate(gm, name, None, options.hands_over, options.fallback_random, **layouts)
+        peaks[name] = traced.planned_peaks({"cuda.arch": "sm_90"}, "cuda:0", going)
+        return dynamo._InTorch(gm)
+
+    monkeypatch.setattr(dynamo, "compile_graph", plan)
+    out = torch.compile(model, backend="coil", options={"cache": "none"})(x)
+    if out.requires_grad:
+        out.square().sum().backward()
+    return peaks
+
+
+def test_temporaries_are_gone_when_large_results_come(monkeypatch):
+    """As in a language model: large values within, and the largest at the end."""
+    model = nn.Sequential(nn.Linear(64, 1024), nn.GELU(), nn.Linear(1024, 64), nn.Linear(64, 2048))
+    with torch.no_grad():
+        peaks = planned(model, torch.randn(256, 64), monkeypatch)["inference"]
+    result, last = 256 * 2048 * 4, 256 * 64 * 4
+    assert peaks["outputs"] == result
+    assert peaks["pieces"] <= 1.01 * (result + last)
+    assert peaks["whole"] > 1.3 * result
+
+
+def test_backward_graphs_give_back_what_they_are_done_with(monkeypatch):
+    """Layers that are wide at first and narrow at last: the arena is large when little else is left."""
+    widths = [512, 384, 256, 192, 128, 96, 64, 32]
+    layers = [m for a, b in zip(widths, widths[1:], strict=False) for m in (nn.Linear(a, b), nn.GELU())]
+    peaks = planned(nn.Sequential(*layers).train(), torch.randn(512, 512), monkeypatch)["backward"]
+    assert peaks["kept"] > 0
+    assert peaks["pieces"] <= 1.03 * peaks["least"]
+    assert peaks["whole"] > 1.1 * peaks["least"]
+
+
+class Tables(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(4096, 32) for _ in range(4))
+        self.layers = nn.Sequential(*(nn.Linear(32, 32) for _ in range(2)), nn.Linear(32, 2048), nn.Linear(2048, 1))
+
+    def forward(self, x):
+        return self.layers(sum(table(x) for table in self.tables))
+
+
+def test_gradients_that_are_added_to_are_filled_when_the_first_is_added(monkeypatch):
+    """Each table's gradient is 512 KiB of zeros at first; wide values of 8 MiB are gone by then."""
+    peaks = planned(Tables(), torch.randint(0, 4096, (1024,)), monkeypatch)["backward"]
+    wide = 1024 * 2048 * 4
+    assert peaks["least"] < 2 * wide + wide // 4
