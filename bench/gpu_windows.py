@@ -1,5 +1,5 @@
-"""Convolutions of each channel by itself, or in groups of few channels, on a GPU: eager with rows and with channels innermost, cuDNN through Coil, and
-Coil's kernels, forward and both gradients, in bf16.
+"""Convolutions of each channel by itself, or in groups of few channels, on a GPU: eager with rows and with channels
+innermost, cuDNN through Coil, and Coil's kernels, forward and both gradients, in bf16.
 
 usage: gpu_windows.py [--groups] [--shapes N] [--seconds N]      --shapes: also the launch configs 1 to N-1
 Milliseconds by events with the L2 cache flushed, the share of the copy's bandwidth (operands read once and results

@@ -90,7 +90,8 @@ Target emulated_cuda(std::string arch) {
   return {.arch = std::move(arch),
           .features = {Feature::ThreadGrids, Feature::WholeAttention, Feature::SortingKernels, Feature::OrderedBlocks,
                        Feature::ProductsIntoRows, Feature::VectorAtomics, Feature::WatchedLifetimes, Feature::PostOps,
-                       Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts, Feature::GroupConvolutions, Feature::RecordedGraphs},
+                       Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts, Feature::GroupConvolutions,
+                       Feature::RecordedGraphs},
           .product_vector_bytes = 16,
           .costs = gpu_costs()};
 }

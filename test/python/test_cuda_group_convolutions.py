@@ -1,5 +1,5 @@
-"""Convolutions in groups of few channels as CUDA kernels on matrix units, and their gradients, on the CPU a thread after
-the other, against eager.
+"""Convolutions in groups of few channels as CUDA kernels on matrix units, and their gradients, on the CPU a thread
+after the other, against eager.
 """
 
 import pytest

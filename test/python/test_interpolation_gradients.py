@@ -1,4 +1,4 @@
-"""Interpolation through torch.compile stays one operator, and its gradient sums up, for each place, what has read it."""
+"""Interpolation through torch.compile stays one operator, and its gradient sums up what has read each place."""
 
 import pathlib
 import sys

@@ -6,6 +6,7 @@
 #include "codegen/heuristics/attentions.h"
 #include "codegen/heuristics/blocks.h"
 #include "codegen/heuristics/columns.h"
+#include "codegen/heuristics/group_convolutions.h"
 #include "codegen/heuristics/points.h"
 #include "codegen/heuristics/rows.h"
 #include "codegen/heuristics/scans.h"
@@ -296,6 +297,41 @@ TEST(SortPlans, TheFirstOfARowThatMayNotFitAreCompared) {
 
 TEST(SortPlans, ALongRowIsSearchedByMoreThreads) {
   EXPECT_GT(select_config(1 << 20).threads, select_config(1000).threads);
+}
+
+/// Blocks fit a multiprocessor, squares are whole runs of sixteen places, and warps hold what they have registers for,
+/// for every convolution that lowering gives to such kernels.
+TEST(GroupConvolutions, FitEveryGroupAndWindow) {
+  for (bool gradient : {false, true})
+    for (std::int64_t in = 8; in <= 64; in += 8)
+      for (std::int64_t out = 8; out <= 64; out += 8)
+        for (std::int64_t window : {1, 3, 5})
+          for (std::int64_t step : {1, 2})
+            for (std::int64_t size : {1, 7, 14, 56, 112}) {
+              const std::int64_t pieces = window * window * in / 8;
+              if (pieces > 112 || pieces * ((out + 15) / 16) > 300) continue;
+              const GroupConvolutionConfig c = group_convolution_config({.in = in,
+                                                                         .out = out,
+                                                                         .groups = 14,
+                                                                         .window = {window, window},
+                                                                         .step = {step, step},
+                                                                         .sizes = {size, size},
+                                                                         .gradient = gradient},
+                                                                        costs);
+              EXPECT_EQ(c.high * c.wide % (16 * c.parts), 0);
+              EXPECT_LE(c.shared_bytes, costs.shared_bytes_of_block);
+              EXPECT_LE(c.threads, 384);
+              EXPECT_LE(c.groups, 14);
+              EXPECT_GE(c.each, 1);
+            }
+}
+
+TEST(GroupConvolutions, ReadChannelsSideBySide) {
+  const GroupConvolutionConfig c =
+      group_convolution_config({.in = 24, .out = 24, .groups = 14, .window = {3, 3}, .sizes = {28, 28}}, costs);
+  EXPECT_EQ(c.groups, 3);  // 144 bytes of a place, and five blocks, the last of which lacks one group
+  EXPECT_EQ(c.each, 3);    // all 24 results in one warp
+  EXPECT_EQ(c.parts, 2);
 }
 
 }  // namespace
