@@ -39,7 +39,7 @@ std::int64_t warps_of_group(const Facts& f) { return ceil_div(f.gradient ? piece
 /// As many as there are side by side and warps for, so that few blocks are left with fewer.
 std::int64_t groups_of_block(const Facts& f) {
   const std::int64_t most = std::max<std::int64_t>(
-                         1, std::min(kMostWarps / warps_of_group(f), ceil_div(kNearChannels, std::min(f.in, f.out)))),
+                         1, std::min(kMostWarps / warps_of_group(f), ceil_div(kNearChannels, std::max(f.in, f.out)))),
                      blocks = ceil_div(f.groups, std::min(most, f.groups));
   return ceil_div(f.groups, blocks);
 }
