@@ -78,6 +78,19 @@ def _is_coils_own(operation):
     return operation is torch.ops.aten.copy_.default or str(operation).startswith("aten.sym_")
 
 
+def _is_complex(value):
+    """Complex tensors, somewhere in a value."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype.is_complex
+    return isinstance(value, (list, tuple)) and any(map(_is_complex, value))
+
+
+def _is_view(operation):
+    """An operator whose results see the memory that it is given, and reads no element."""
+    returns = operation._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
 def _is_opaque(value):
     """An object that only operators look into, such as the mesh of a DTensor or a process group."""
     return isinstance(value, (FakeScriptObject, torch.ScriptObject))
@@ -462,6 +475,7 @@ class Translator:
             self.hand_over
             and isinstance(operation, torch._ops.OpOverload)
             and not _is_coils_own(operation)
+            and not (_is_view(operation) and not _is_complex([value, *map(_value, node.all_input_nodes)]))
             and (
                 _is_foreign(value)
                 or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)

@@ -238,13 +238,12 @@ Node* write_back_windows(fx::GraphModule& m, const Node* from, const ViewStep& s
 Node* write_back_parts(fx::GraphModule& m, const Node* from, std::string_view target, const TensorMeta& viewed_meta,
                        const std::function<Node*()>& viewed, Node* written) {
   auto call = [&](std::string_view op, Values args) { return make_call(m, from, op, std::move(args)); };
-  if (target == "aten.real.default")
-    return call("aten.complex.default", {written, call("aten.imag.default", {viewed()})});
-  if (target == "aten.imag.default")
-    return call("aten.complex.default", {call("aten.real.default", {viewed()}), written});
+  auto part = [&](Node* pairs, std::int64_t i) { return call("aten.select.int", {pairs, -1, i}); };
+  auto kept = [&](std::int64_t i) { return part(call("aten.view_as_real.default", {viewed()}), i); };
+  if (target == "aten.real.default") return call("aten.complex.default", {written, kept(1)});
+  if (target == "aten.imag.default") return call("aten.complex.default", {kept(0), written});
   if (target == "aten.view_as_real.default")
-    return call("aten.complex.default",
-                {call("aten.select.int", {written, -1, 0}), call("aten.select.int", {written, -1, 1})});
+    return call("aten.complex.default", {part(written, 0), part(written, 1)});
   if (target == "aten.view_as_complex.default") return call("aten.view_as_real.default", {written});
   if (target == "aten._neg_view.default") return call("aten.neg.default", {written});
   if (target == "aten._conj.default" || target == "aten.conj.default")

@@ -42,6 +42,7 @@ constexpr std::string_view kByDecomposition[] = {
     "aten.linspace.default",
     "aten.rms_norm.default",
     "aten.sinc.default",
+    "coil.fill_diagonal.default",
 };
 
 bool is_decomposed(std::string_view target) {
