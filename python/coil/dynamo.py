@@ -7,7 +7,7 @@ import functools
 
 import torch
 
-from . import _native, artifacts, facts, joint, masks, recompiles, triton_kernels
+from . import _native, artifacts, calls, facts, joint, masks, recompiles, triton_kernels
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
 from .graph import is_token, translate
@@ -386,6 +386,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
     )
     masks.simplify(gm)
+    calls.replace(gm)
     named = kept is not None and standalone != "never" and kept.has_key(gm)
     keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
     compilers = _Compilers(options, example_inputs, keeps)

@@ -169,7 +169,7 @@ class CachedDecoderStep(nn.Module):
         q, k = rotated(q, cos, sin), rotated(k, cos, sin)
         keys.index_copy_(2, position.view(1), k)
         values[:, :, position] = v[:, :, 0]
-        mask = torch.arange(keys.shape[2]) <= position
+        mask = (torch.arange(keys.shape[2]) <= position)[None]
         kk, vv = keys.repeat_interleave(2, 1), values.repeat_interleave(2, 1)
         y = F.scaled_dot_product_attention(q, kk, vv, attn_mask=mask)
         return self.o(y.transpose(1, 2).reshape(n, -1, 32)), position + 1
@@ -306,7 +306,10 @@ def repeated_ngrams_banned(ids, n):
 
 
 @program(
-    lambda: (R(3, 11, 6), torch.tensor([2, 5, 11])), lambda: (R(4, 8, 6), torch.tensor([8, 1, 3, 4])), grad=True, bf16=True
+    lambda: (R(3, 11, 6), torch.tensor([2, 5, 11])),
+    lambda: (R(4, 8, 6), torch.tensor([8, 1, 3, 4])),
+    grad=True,
+    bf16=True,
 )
 class PackedBySorting(nn.Module):
     def __init__(self):

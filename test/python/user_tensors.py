@@ -27,7 +27,12 @@ class Batch:
 torch.utils._pytree.register_dataclass(Batch, serialized_type_name="user_tensors.Batch")
 
 
-@program(lambda: (Batch(R(3, 4), R(3, 4) > 0, 2.0, "a"),), lambda: (Batch(R(5, 4), R(5, 4) > 0, 2.0, "a"),), grad=True)
+@program(
+    lambda: (Batch(R(3, 4), R(3, 4) > 0, 2.0, "a"),),
+    lambda: (Batch(R(5, 4), R(5, 4) > 0, 2.0, "a"),),
+    grad=True,
+    package=False,
+)
 def dataclass_in_and_out(batch):
     x = batch.x * batch.scale
     return Batch(torch.where(batch.mask, x, 0), ~batch.mask, batch.scale * 2, batch.name + "b"), x.sum()
@@ -71,7 +76,11 @@ def index_put_of_all_kinds(x, i, j, v):
     y[..., -1] = y[..., 0]
     y[i.unique()] = 7
     y.T[1] = 9
-    return y, x.index_put((i,), torch.ones(4, 5), accumulate=True), torch.index_reduce(y, 0, i, torch.ones(4, 5), "prod")
+    return (
+        y,
+        x.index_put((i,), torch.ones(4, 5), accumulate=True),
+        torch.index_reduce(y, 0, i, torch.ones(4, 5), "prod"),
+    )
 
 
 @program(lambda: (R(5, 6), R(5, 6)), lambda: (R(4, 7), R(4, 7)))
@@ -148,12 +157,20 @@ def mapped_over_the_batch(xs, w):
     return mapped(lambda x, w: (x @ w).softmax(-1).cumsum(0), xs, w)
 
 
-@program(lambda: (torch.arange(10),), lambda: (torch.arange(13),))
+@program(lambda: (torch.arange(10),), lambda: (torch.arange(13),), package=False)
 def sizes_told_by_data(x):
     even = x[x % 2 == 0]
     value, inverse, count = torch.unique(x // 3, return_inverse=True, return_counts=True)
     n = int(count.max())
-    return even * 2, value, inverse, count, torch.zeros(n, 2), x.nonzero().squeeze(1)[: n + 1], x.repeat_interleave(x % 3)
+    return (
+        even * 2,
+        value,
+        inverse,
+        count,
+        torch.zeros(n, 2),
+        x.nonzero().squeeze(1)[: n + 1],
+        x.repeat_interleave(x % 3),
+    )
 
 
 @program(lambda: (R(3, 4), [R(2), R(2, 3)], {"a": (R(1), None), "b": R(4)[::2]}), grad=True)
@@ -172,7 +189,10 @@ def complex_views(z, x):
     return z.conj(), r, z.mH, w * z, z.abs(), z.conj().imag, (z * 1j).real, z.real, torch.complex(x, x).exp(), w.T
 
 
-@program(lambda: (torch.arange(24, dtype=torch.int32).view(4, 6), R(4, 6)), lambda: (torch.arange(30, dtype=torch.int32).view(5, 6), R(5, 6)))
+@program(
+    lambda: (torch.arange(24, dtype=torch.int32).view(4, 6), R(4, 6)),
+    lambda: (torch.arange(30, dtype=torch.int32).view(5, 6), R(5, 6)),
+)
 def bits_and_types(i, x):
     return (
         x.view(torch.int32),
@@ -202,9 +222,27 @@ def outputs_that_share(x, y):
     return z, z.t(), z[1:], x, y.view(-1), z.detach(), (z, z)
 
 
-@program(lambda: (R(4, 3, 6).transpose(0, 1), R(6, 4).t(), R(2, 6, 8)[:, ::2, 1::3]), lambda: (R(5, 3, 6).transpose(0, 1), R(6, 5).t(), R(2, 4, 8)[:, ::2, 1::3]))
+@program(
+    lambda: (R(4, 3, 6).transpose(0, 1), R(6, 4).t(), R(2, 6, 8)[:, ::2, 1::3]),
+    lambda: (R(5, 3, 6).transpose(0, 1), R(6, 5).t(), R(2, 4, 8)[:, ::2, 1::3]),
+)
 def strides_kept(a, b, c):
-    return a * 2, a.clone(), a.contiguous(), torch.empty_like(a).fill_(1), b + b, b.exp(), c.relu(), c.clone(), a.sum(1), torch.zeros_like(c), b.to(torch.float64), c.softmax(1), a.cumsum(2), torch.where(b > 0, b, 0)
+    return (
+        a * 2,
+        a.clone(),
+        a.contiguous(),
+        torch.empty_like(a).fill_(1),
+        b + b,
+        b.exp(),
+        c.relu(),
+        c.clone(),
+        a.sum(1),
+        torch.zeros_like(c),
+        b.to(torch.float64),
+        c.softmax(1),
+        a.cumsum(2),
+        torch.where(b > 0, b, 0),
+    )
 
 
 @program(lambda: (R(2, 8, 4, 4).to(memory_format=torch.channels_last), R(3, 5)), grad=True, bf16=True)
@@ -215,12 +253,37 @@ class ChannelsLast(nn.Module):
 
     def forward(self, x, y):
         z = self.b(self.c(x)).relu()
-        return z, z.mean((2, 3)), F.max_pool2d(z, 2), F.interpolate(z, scale_factor=2), x.contiguous(), torch.cat([x, x], 1), z.flatten(1), y
+        return (
+            z,
+            z.mean((2, 3)),
+            F.max_pool2d(z, 2),
+            F.interpolate(z, scale_factor=2),
+            x.contiguous(),
+            torch.cat([x, x], 1),
+            z.flatten(1),
+            y,
+        )
 
 
 @program(lambda: (torch.tensor(3.0), torch.tensor(4), R(0, 3), R(2, 0)), grad=True)
 def empty_and_scalar(a, i, e, f):
-    return a * i, e.sum(), e.sum(0), e.prod(1), f.mean(1), torch.cat([e, R(1, 3) * 0 + a]), e @ R(3, 2) * 0, f.T @ f, f @ f.T, e.softmax(0), a[None].expand(3, 1), i.view(1, 1), e.any(), f.reshape(0, 5), e.max(1)[0]
+    return (
+        a * i,
+        e.sum(),
+        e.sum(0),
+        e.prod(1),
+        f.mean(1),
+        torch.cat([e, R(1, 3) * 0 + a]),
+        e @ R(3, 2) * 0,
+        f.T @ f,
+        f @ f.T,
+        e.softmax(0),
+        a[None].expand(3, 1),
+        i.view(1, 1),
+        e.any(),
+        f.reshape(0, 5),
+        e.max(1)[0],
+    )
 
 
 @program(lambda: (R(3, 4).requires_grad_(), R(3, 4)), package=False)
@@ -262,7 +325,19 @@ def triangles_and_diagonals(x, k):
     i, j = torch.tril_indices(x.shape[0], x.shape[0], -1)
     upper = torch.zeros_like(x)
     upper[i, j] = x[i, j]
-    return x.tril(k - 3), x.triu(k), torch.diag_embed(x, 1), x.diagonal(1), upper + upper.T, torch.block_diag(x, x[:2]), torch.diagflat(x[0], -1), x.trace(), torch.vander(x[0], 3), torch.outer(x[0], x[1]), torch.cartesian_prod(x[0], x[1])
+    return (
+        x.tril(k - 3),
+        x.triu(k),
+        torch.diag_embed(x, 1),
+        x.diagonal(1),
+        upper + upper.T,
+        torch.block_diag(x, x[:2]),
+        torch.diagflat(x[0], -1),
+        x.trace(),
+        torch.vander(x[0], 3),
+        torch.outer(x[0], x[1]),
+        torch.cartesian_prod(x[0], x[1]),
+    )
 
 
 @program(lambda: (torch.randint(0, 2**62, (20,)), torch.randint(0, 2**31, (20,))))
@@ -271,13 +346,54 @@ def hashes_and_overflow(a, b):
     h = h * -49064778989728563
     h = h ^ (h >> 29)
     total = (a * 31 + b).cumsum(0)
-    return h, total, h % 1024, torch.arange(20) * 10**9 * 10, (b.int() * 65537), a.float().long() - a, (h & 0xFF).to(torch.uint8), h.remainder(97)
+    return (
+        h,
+        total,
+        h % 1024,
+        torch.arange(20) * 10**9 * 10,
+        (b.int() * 65537),
+        a.float().long() - a,
+        (h & 0xFF).to(torch.uint8),
+        h.remainder(97),
+    )
 
 
 @program(lambda: (torch.tensor([1.0, float("nan"), -0.0, float("inf"), -float("inf"), 1e-40, 3e38]),))
 def unusual_floats(x):
     return (
-        x.max(), x.min(), x.argmax(), x.clamp(0, 1), x.sort()[0], x.sign(), x * 10, x.nan_to_num(), x.relu(), torch.fmax(x, x.flip(0)),
-        x.round(), x.to(torch.float16), x.to(torch.bfloat16), x.cumsum(0), *x.cummax(0), x.softmax(0), x == x, x.signbit(), 1 / x, x**0.5, x.logsumexp(0),
-        x.topk(3)[0], x.unique(), x.isclose(x, equal_nan=True), torch.where(x > 0, x, -x), x.sigmoid(), x.atan2(x), x.nanmean(), x.nanmedian(), x // 2, x % 2, x.abs().log(), x.exp2(), x.copysign(-x), torch.nextafter(x, x + 1),
+        x.max(),
+        x.min(),
+        x.argmax(),
+        x.clamp(0, 1),
+        x.sort()[0],
+        x.sign(),
+        x * 10,
+        x.nan_to_num(),
+        x.relu(),
+        torch.fmax(x, x.flip(0)),
+        x.round(),
+        x.to(torch.float16),
+        x.to(torch.bfloat16),
+        x.cumsum(0),
+        *x.cummax(0),
+        x.softmax(0),
+        x == x,
+        x.signbit(),
+        1 / x,
+        x**0.5,
+        x.logsumexp(0),
+        x.topk(3)[0],
+        x.unique(),
+        x.isclose(x, equal_nan=True),
+        torch.where(x > 0, x, -x),
+        x.sigmoid(),
+        x.atan2(x),
+        x.nanmean(),
+        x.nanmedian(),
+        x // 2,
+        x % 2,
+        x.abs().log(),
+        x.exp2(),
+        x.copysign(-x),
+        torch.nextafter(x, x + 1),
     )

@@ -37,7 +37,15 @@ def jacobians_and_hessians(parameters, x):
     second = vmap(jacfwd(grad(lambda x: f(x).sum())))(x)
     out, tangent = jvp(f, (x,), (torch.ones_like(x),))
     value, pull = vjp(f, x)
-    return forward, backward, second, out, tangent, pull(torch.ones_like(value))[0], second.diagonal(dim1=1, dim2=2).sum(1)
+    return (
+        forward,
+        backward,
+        second,
+        out,
+        tangent,
+        pull(torch.ones_like(value))[0],
+        second.diagonal(dim1=1, dim2=2).sum(1),
+    )
 
 
 @program(lambda: (weights(), R(3, 5, 4), R(3, 5, 2)), package=False)
@@ -96,7 +104,9 @@ def muon_step(p, g):
     return p.norm(), x
 
 
-@program(lambda: [R(3, 4), R(5), R(2, 2, 2)] and ([R(3, 4), R(5), R(2, 2, 2)], [R(3, 4), R(5), R(2, 2, 2)]), package=False)
+@program(
+    lambda: [R(3, 4), R(5), R(2, 2, 2)] and ([R(3, 4), R(5), R(2, 2, 2)], [R(3, 4), R(5), R(2, 2, 2)]), package=False
+)
 def foreach_optimizer(p, g):
     torch._foreach_mul_(p, 0.99)
     torch._foreach_add_(p, g, alpha=-0.1)
@@ -267,7 +277,11 @@ def contrastive_losses(a, b):
 class DiffusionStep(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inner, self.time, self.outer = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(16, 8), nn.Conv2d(8, 3, 3, padding=1)
+        self.inner, self.time, self.outer = (
+            nn.Conv2d(3, 8, 3, padding=1),
+            nn.Linear(16, 8),
+            nn.Conv2d(8, 3, 3, padding=1),
+        )
         self.norm = nn.GroupNorm(4, 8)
         beta = torch.linspace(1e-4**0.5, 0.02**0.5, 100) ** 2
         self.register_buffer("cumulative", (1 - beta).cumprod(0))
@@ -282,7 +296,10 @@ class DiffusionStep(nn.Module):
         start = ((x - (1 - a).sqrt() * noise) / a.sqrt()).clamp(-1, 1)
         quantile = torch.quantile(start.float().flatten(1).abs(), 0.9, dim=1).clamp(min=1)
         snr = a / (1 - a)
-        loss = (noise.square().mean((1, 2, 3)) * torch.stack([snr.flatten(), torch.full_like(t, 5.0, dtype=snr.dtype)], 1).min(1)[0]).mean()
+        loss = (
+            noise.square().mean((1, 2, 3))
+            * torch.stack([snr.flatten(), torch.full_like(t, 5.0, dtype=snr.dtype)], 1).min(1)[0]
+        ).mean()
         return before.sqrt() * start + (1 - before).sqrt() * noise, quantile, loss
 
 
@@ -301,7 +318,9 @@ class GraphAttention(nn.Module):
         total = torch.zeros(len(x), 2).index_add(0, target, p)
         p = p / (total[target] + 1e-16)
         out = torch.zeros(len(x), 2, 3).index_put((target,), p[..., None] * h[source], accumulate=True)
-        most = torch.zeros(len(x), 6).scatter_reduce(0, target[:, None].expand(-1, 6), h[source].flatten(1), "amax", include_self=False)
+        most = torch.zeros(len(x), 6).scatter_reduce(
+            0, target[:, None].expand(-1, 6), h[source].flatten(1), "amax", include_self=False
+        )
         degree = torch.bincount(target, minlength=len(x))
         return out.flatten(1), most, degree, p
 
@@ -321,7 +340,10 @@ def laplacian_by_nested_jvp(x):
     return vmap(lambda x: vmap(functools.partial(one, x=x))(torch.eye(3)).sum())(x)
 
 
-@program(lambda: (torch.randint(-128, 127, (4, 16), dtype=torch.int8), torch.rand(4, 1), R(3, 16)), lambda: (torch.randint(-128, 127, (6, 16), dtype=torch.int8), torch.rand(6, 1), R(2, 16)))
+@program(
+    lambda: (torch.randint(-128, 127, (4, 16), dtype=torch.int8), torch.rand(4, 1), R(3, 16)),
+    lambda: (torch.randint(-128, 127, (6, 16), dtype=torch.int8), torch.rand(6, 1), R(2, 16)),
+)
 def integer_products(weight, scale, x):
     top = x.abs().amax(-1, keepdim=True).clamp(min=1e-5)
     q = (x / top * 127).round().to(torch.int8)

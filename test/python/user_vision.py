@@ -137,7 +137,9 @@ def procrustes(points, mixing):
 def pointnet_grouping(cloud, centers):
     distance = torch.cdist(centers, cloud)
     near, index = distance.topk(4, largest=False)
-    grouped = torch.gather(cloud[:, None].expand(-1, centers.shape[1], -1, -1), 2, index[..., None].expand(-1, -1, -1, 3))
+    grouped = torch.gather(
+        cloud[:, None].expand(-1, centers.shape[1], -1, -1), 2, index[..., None].expand(-1, -1, -1, 3)
+    )
     local = grouped - centers[:, :, None]
     return local.square().sum(-1).amax(-1), near.exp().neg().mean(), local.amax(2)
 
@@ -163,7 +165,9 @@ def mesh_vertex_normals(vertices, faces):
     normal = torch.linalg.cross(b - a, c - a)
     area = normal.norm(dim=-1) / 2
     out = torch.zeros_like(vertices).index_add_(0, faces.flatten(), normal.repeat_interleave(3, 0))
-    degree = torch.zeros(len(vertices), dtype=torch.int64).scatter_add_(0, faces.flatten(), torch.ones(15, dtype=torch.int64))
+    degree = torch.zeros(len(vertices), dtype=torch.int64).scatter_add_(
+        0, faces.flatten(), torch.ones(15, dtype=torch.int64)
+    )
     return F.normalize(out, dim=-1, eps=1e-6), area.sum(), degree
 
 
@@ -172,7 +176,9 @@ class Rays(NamedTuple):
     direction: torch.Tensor
 
 
-@program(lambda: (Rays(R(6, 3), R(6, 3)), 2.0, 6.0), lambda: (Rays(R(9, 3), R(9, 3)), 2.0, 6.0), grad=True, package=False)
+@program(
+    lambda: (Rays(R(6, 3), R(6, 3)), 2.0, 6.0), lambda: (Rays(R(9, 3), R(9, 3)), 2.0, 6.0), grad=True, package=False
+)
 class NerfRendering(nn.Module):
     def __init__(self):
         super().__init__()

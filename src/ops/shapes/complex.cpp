@@ -94,8 +94,10 @@ Value view_as_complex(const Call& call) {
 void register_complex() {
   define_each(kRewritten, nullptr);
   define_each("aten::real(Tensor(a) self) -> Tensor(a)\naten::imag(Tensor(a) self) -> Tensor(a)", part);
-  define_each("aten::conj(Tensor(a) self) -> Tensor(a)\naten::_conj(Tensor(a) self) -> Tensor(a)",
-              [](const Call& call) -> Value { return call.tensor(0); });
+  define_each(
+      "aten::conj(Tensor(a) self) -> Tensor(a)\naten::_conj(Tensor(a) self) -> Tensor(a)\n"
+      "aten::_neg_view(Tensor(a) self) -> Tensor(a)",
+      [](const Call& call) -> Value { return call.tensor(0); });
   define_each("aten::polar(Tensor abs, Tensor angle) -> Tensor\naten::complex(Tensor real, Tensor imag) -> Tensor",
               paired);
   define_each("aten::view_as_real(Tensor(a) self) -> Tensor(a)", view_as_real);

@@ -242,8 +242,7 @@ Node* write_back_parts(fx::GraphModule& m, const Node* from, std::string_view ta
   auto kept = [&](std::int64_t i) { return part(call("aten.view_as_real.default", {viewed()}), i); };
   if (target == "aten.real.default") return call("aten.complex.default", {written, kept(1)});
   if (target == "aten.imag.default") return call("aten.complex.default", {kept(0), written});
-  if (target == "aten.view_as_real.default")
-    return call("aten.complex.default", {part(written, 0), part(written, 1)});
+  if (target == "aten.view_as_real.default") return call("aten.complex.default", {part(written, 0), part(written, 1)});
   if (target == "aten.view_as_complex.default") return call("aten.view_as_real.default", {written});
   if (target == "aten._neg_view.default") return call("aten.neg.default", {written});
   if (target == "aten._conj.default" || target == "aten.conj.default")

@@ -26,23 +26,15 @@ const ComplexRules& rules() {
 
 /// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
 constexpr std::string_view kByDecomposition[] = {
-    "aten.addbmm.default",
-    "aten.addcdiv.default",
-    "aten.addcmul.default",
-    "aten.addmv.default",
-    "aten.addr.default",
-    "aten.index_add.default",
-    "aten.index_fill.int_Scalar",
-    "aten.index_fill.int_Tensor",
-    "aten.isclose.default",
-    "aten.ldexp.Tensor",
-    "aten.lerp.Scalar",
-    "aten.lerp.Tensor",
-    "aten.linalg_multi_dot.default",
-    "aten.linspace.default",
-    "aten.rms_norm.default",
-    "aten.sinc.default",
-    "coil.fill_diagonal.default",
+    "aten._neg_view.default",     "aten.addbmm.default",
+    "aten.addcdiv.default",       "aten.addcmul.default",
+    "aten.addmv.default",         "aten.addr.default",
+    "aten.index_add.default",     "aten.index_fill.int_Scalar",
+    "aten.index_fill.int_Tensor", "aten.isclose.default",
+    "aten.ldexp.Tensor",          "aten.lerp.Scalar",
+    "aten.lerp.Tensor",           "aten.linalg_multi_dot.default",
+    "aten.linspace.default",      "aten.rms_norm.default",
+    "aten.sinc.default",          "coil.fill_diagonal.default",
 };
 
 bool is_decomposed(std::string_view target) {
