@@ -189,6 +189,15 @@ def complex_views(z, x):
     return z.conj(), r, z.mH, w * z, z.abs(), z.conj().imag, (z * 1j).real, z.real, torch.complex(x, x).exp(), w.T
 
 
+@program(lambda: (C(3, 4),))
+def writes_through_conjugates(z):
+    w = z * 1
+    w.conj().imag[1].exp_()
+    w.mH[0, 0] = 2 + 1j
+    w.conj()[2, 2] *= 1j
+    return w + 1
+
+
 @program(
     lambda: (torch.arange(24, dtype=torch.int32).view(4, 6), R(4, 6)),
     lambda: (torch.arange(30, dtype=torch.int32).view(5, 6), R(5, 6)),
