@@ -21,7 +21,7 @@ void require_equal(Context& ctx, Expr size, Expr other) {
 }
 
 Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
-  COIL_CHECK(box.rank() <= sizes.size(), "broadcast of {} dimensions to {}", box.rank(), sizes.size());
+  if (box.rank() > sizes.size()) fail("{} dimensions do not broadcast to {}", box.rank(), sizes.size());
   const std::size_t lead = sizes.size() - box.rank();
   Exprs index;
   for (std::size_t d = 0; d < box.rank(); ++d) {

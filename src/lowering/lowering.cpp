@@ -291,6 +291,9 @@ class Driver {
       const std::size_t before = graph_->operations().size();
       value = lowering ? (*lowering)(ctx_, node.args) : call_host(ctx_, node);
       if (ctx_.options.fallback && lowering && hand_over(before)) value = call_host(ctx_, node);
+    } catch (const BeyondEnd&) {
+      throw Error(fmt::format("{} ({}): takes no arguments of these dimensions", node.target, node.name), node.target,
+                  node.where());
     } catch (const Error& e) {
       if (!e.op().empty()) throw;
       throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());

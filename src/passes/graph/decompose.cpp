@@ -124,6 +124,9 @@ bool waits_for_device(const Node* node) {
 Value made_by(const Decomposition& rule, Rewriter& r) {
   try {
     return rule(r);
+  } catch (const BeyondEnd&) {
+    throw Error(fmt::format("{}: takes no arguments of these dimensions", r.node->target), r.node->target,
+                r.node->where());
   } catch (const Error& e) {
     const std::string message = e.what();
     if (message.find("aten.") != message.npos || message.starts_with("internal error")) throw;
