@@ -17,7 +17,11 @@ hardtanh: self is numeric
 flipud: self rank 1+
 fliplr: self rank 2+
 frac: self is floating
-trunc fix relu6: self is numeric
+trunc fix relu6 ceil floor round: self is numeric
+round.decimals: self is floating
+trapezoid trapz cumulative_trapezoid: y is numeric
+isin: tensors is numeric
+tril_indices triu_indices: result is i32|i64
 neg negative positive: self is numeric
 remainder fmod: operands is numeric
 threshold_backward: operands is numeric
@@ -172,7 +176,7 @@ matrix_exp linalg_matrix_exp: self square 2; self is fractional
 mvlgamma special_multigammaln: p >= 1
 quantile nanquantile: self is f32|f64; q >= 0; q <= 1; interpolation one linear lower higher midpoint nearest
 _cdist_forward: compute_mode >= 0; compute_mode <= 2
-histc: bins > 0
+histc: bins > 0; self is floating
 unfold unfold_copy: step > 0; size >= 0
 split_with_sizes unsafe_split_with_sizes split_with_sizes_copy: split_sizes >= 0
 split unsafe_split split_copy: split_size >= 0
