@@ -72,7 +72,7 @@ batch_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_f
 native_dropout_backward: grad_output is fractional
 native_batch_norm_backward native_layer_norm_backward native_group_norm_backward batch_norm_backward:
     grad_out is fractional
-native_group_norm group_norm: input rank 2+
+native_group_norm group_norm: input rank 2+; weight rank 1; bias rank 1
 native_group_norm native_group_norm_backward: N >= 0; C >= 0; HxW >= 0; group > 0
 native_group_norm_backward: grad_out sizes input; mean rank 2; rstd rank 2; weight rank 1
 renorm: self rank 2+; p > 0; maxnorm >= 0
