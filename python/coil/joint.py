@@ -20,6 +20,7 @@ def partition(joint, inputs, budget=1.0, **options):
     """
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
+    tell_places(joint)
     narrow_indices(joint)
     if budget == 1:
         return min_cut_rematerialization_partition(joint, inputs, **options)
@@ -31,6 +32,22 @@ def partition(joint, inputs, budget=1.0, **options):
         if best is None or peak < best[0]:
             best = peak, graphs
     return best[1]
+
+
+def tell_places(joint):
+    """Gives each node of the backward direction the stack trace of the forward node whose gradient it helps to compute:
+    torch numbers the two alike, and records traces of the forward one alone.
+    """
+    forward, without = {}, []
+    for node in joint.graph.nodes:
+        number = node.meta.get("seq_nr")
+        if trace := node.meta.get("stack_trace"):
+            forward.setdefault(number, trace)
+        elif number is not None:
+            without.append((node, number))
+    for node, number in without:
+        if number in forward:
+            node.meta["stack_trace"] = forward[number]
 
 
 def _copied(joint):
