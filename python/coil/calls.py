@@ -3,8 +3,8 @@ not what eager computes, or nothing.
 
 - `flex_attention` becomes products, the caller's functions of scores, and a softmax, as in eager, so that the rest of
   the compiler sees ordinary operators, in training too. The scores are computed whole.
-- `multilabel_margin_loss`: torch's decomposition (2.13), which tracing takes whatever the backend, also counts a label 0
-  for each place behind the first -1.
+- `multilabel_margin_loss`: torch's decomposition (2.13), which tracing takes whatever the backend, also counts a label
+  0 for each place behind the first -1.
 """
 
 import torch

@@ -31,8 +31,8 @@ class Program:
 
 
 def program(*makers, grad=False, bf16=False, package=True, dynamic=True, tolerance=None):
-    """`makers`: functions that make the arguments of a call; those after the first have other sizes. The flags say which
-    ways the program is run in."""
+    """`makers`: functions that make the arguments of a call; those after the first have other sizes. The flags say in
+    which ways the program is run."""
 
     def put(run):
         ways = ("compile", *(w for w, on in zip(WAYS[1:], (dynamic, grad, bf16, package)) if on))

@@ -1,4 +1,4 @@
-"""Programs of `user_harness.py`: what users mix: library layers, hooks, numpy, subclasses, distributions, rarer calls."""
+"""Programs of `user_harness.py`: what users mix, library layers, hooks, numpy, subclasses, distributions."""
 
 import contextlib
 import functools
