@@ -127,7 +127,9 @@ def compile_graph(gm, options, name="main", **layouts):
 
 
 def _translated(gm, options, name, frozen=None, keep_graph=True, **layouts):
-    """The graph, compiled. Free sizes that the compile must have the values of are fixed by guards."""
+    """The graph, compiled. Free sizes that the compile must have the values of are fixed by guards, and an operator of
+    the graph that it refuses is left to torch, where the options allow it."""
+    handed, refusal = set(), None
     assumed = facts.wanted(gm, options.size_facts) if options.size_facts else []
     while True:
         try:
@@ -139,12 +141,27 @@ def _translated(gm, options, name, frozen=None, keep_graph=True, **layouts):
                 options.fallback_random,
                 kernels=_kernels(options),
                 assumed=assumed,
+                handed=handed,
                 **layouts,
             )
             return _compile(traced, options, name, keep_graph=keep_graph)
         except _native.NeedsValue as error:
             if not facts.fix(gm, error.symbols):
                 raise
+        except _native.Error as error:
+            refusal = refusal or error
+            operator = _refused_operator(gm, error)
+            if not options.hands_over or operator is None or operator in handed:
+                raise refusal from None
+            handed.add(operator)
+
+
+def _refused_operator(gm, error):
+    """The operator of the graph that an error is about, by name, if torch has it."""
+    name = str(error).partition(":")[0].partition(" ")[0]
+    targets = {n.target for m in gm.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes}
+    plain = lambda op: isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable
+    return name if any(plain(op) and str(op) == name for op in targets) else None
 
 
 def _kernels(options):

@@ -164,7 +164,7 @@ class Translator:
     compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder,
     those of memory that does not come as the graph has it. `free`: positions of results whose
     strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
-    has them, that hold in every call."""
+    has them, that hold in every call. `handed`: names of operators that are torch's to carry out."""
 
     def __init__(
         self,
@@ -177,6 +177,7 @@ class Translator:
         free=(),
         kernels=None,
         assumed=(),
+        handed=(),
     ):
         self.gm = gm
         self.kernels = kernels or triton_kernels.Compiler()
@@ -187,6 +188,7 @@ class Translator:
         self.strides = strides or {}
         self.free = free
         self.assumed = assumed
+        self.handed = handed
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.inside = False  # a graph that an operator takes is walked, not the program's own
@@ -461,6 +463,8 @@ class Translator:
 
     def call(self, node, operation, args, value):
         collectives.refuse_point_to_point(node)
+        if operation is torch.ops.aten._efficientzerotensor.default:
+            operation = torch.ops.aten.zeros.default  # with memory, which results must have
         for given in self.objects.intersection(node.all_input_nodes):
             refuse(node, f"takes an object, %{given.name}, which is not supported")
         self.exact = (
@@ -490,7 +494,7 @@ class Translator:
         ):
             target = "host." + target
             _native.leave_to_host(target)
-        elif self.hand_over and (target in _CHECKED or collectives.is_collective(operation)):
+        elif target in self.handed or (self.hand_over and (target in _CHECKED or collectives.is_collective(operation))):
             target = "host." + target
         return self.native.call(
             target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or ""

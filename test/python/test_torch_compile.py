@@ -734,3 +734,33 @@ def test_multilabel_margin_loss(labels, reduction):
     got.sum().backward(), want.sum().backward()
     torch.testing.assert_close(mine.grad, theirs.grad)
     torch.testing.assert_close(compiled(f)(mine.detach()[0], y[0]), f(mine.detach()[0], y[0]))
+
+
+REFUSED = {
+    "order_of_a_norm": lambda x, p: torch.linalg.vector_norm(x, p, dim=1) * 2,
+    "initial_value": lambda x, p: (
+        torch.segment_reduce(x, "sum", lengths=torch.tensor([1, 3]), axis=0, initial=1.0) * p
+    ),
+}
+
+
+@pytest.mark.parametrize("f", REFUSED.values(), ids=REFUSED)
+def test_operators_that_coil_refuses_are_called_in_torch(f):
+    """Known operators with arguments that Coil does not take: a number that is none of the graph's constants, others."""
+    graph = compiled(f, dynamic=True)
+    for p in (3, 4, 5):
+        mine, theirs = (torch.linspace(-1, 1, 20).reshape(4, 5).sin().requires_grad_() for _ in "ab")
+        got, want = graph(mine, p), f(theirs, p)
+        torch.testing.assert_close(got, want)
+        got.sum().backward(), want.sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="aten.(linalg_vector_norm|segment_reduce).default"):
+        compiled(f, dynamic=True, options={"fallback": False})(torch.rand(4, 5, requires_grad=True), 3)
+
+
+def test_zeros_without_memory():
+    """What torch gives for the gradient of `sgn`."""
+    x = torch.randn(4, requires_grad=True)
+    compiled(lambda x: x.sgn() * 2)(x).sum().backward()
+    assert torch.equal(x.grad, torch.zeros(4))
