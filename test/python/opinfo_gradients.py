@@ -1,5 +1,5 @@
-"""Operators of PyTorch's own database (`torch.testing._internal` OpInfo) through torch.compile against eager: results, and
-gradients of all arguments that have one. Run by hand.
+"""Operators of PyTorch's own database (`torch.testing._internal` OpInfo) through torch.compile against eager: results,
+and gradients of all arguments that have one. Run by hand.
 
     opinfo_gradients.py [NAME ...] [--samples N] [--dynamic] [--dtype DTYPE] [--part K/N]
 

@@ -746,7 +746,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("f", REFUSED.values(), ids=REFUSED)
 def test_operators_that_coil_refuses_are_called_in_torch(f):
-    """Known operators with arguments that Coil does not take: a number that is none of the graph's constants, others."""
+    """Known operators with arguments that Coil does not take, such as a number that is no constant of the graph."""
     graph = compiled(f, dynamic=True)
     for p in (3, 4, 5):
         mine, theirs = (torch.linspace(-1, 1, 20).reshape(4, 5).sin().requires_grad_() for _ in "ab")
