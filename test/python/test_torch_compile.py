@@ -764,3 +764,21 @@ def test_zeros_without_memory():
     x = torch.randn(4, requires_grad=True)
     compiled(lambda x: x.sgn() * 2)(x).sum().backward()
     assert torch.equal(x.grad, torch.zeros(4))
+
+
+def test_a_free_size_that_is_one_is_broadcast():
+    """By a guard, where no constant says so: the second half of three rows is one."""
+
+    def f(x, y, z):
+        half = x.chunk(2)[-1]
+        return half * y, half.expand(5, 4) + 1, torch.where(half > 0, half, y), z[half[:, 0].long()].clone() + y
+
+    x = torch.linspace(0, 2, 12).reshape(3, 4)
+    y, z = torch.randn(5, 4), torch.randn(3, 4)
+    same(compiled(f, dynamic=True)(x, y, z), f(x, y, z))
+
+    def g(x, y):
+        i = x.chunk(2)[-1][:, :1].long()
+        return y.clone().index_put((i, torch.arange(4)), y[0] * 2), y[i, torch.arange(4)]
+
+    same(compiled(g, dynamic=True)(x, y), g(x, y))
