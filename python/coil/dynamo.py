@@ -8,7 +8,19 @@ import functools
 
 import torch
 
-from . import _native, artifacts, collectives, exchanges, facts, joint, masks, recompiles, triton_kernels, whole
+from . import (
+    _native,
+    artifacts,
+    calls,
+    collectives,
+    exchanges,
+    facts,
+    joint,
+    masks,
+    recompiles,
+    triton_kernels,
+    whole,
+)
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
 from .graph import is_token, translate
@@ -157,7 +169,9 @@ def _exchanging(gm, options, name, taker, more):
 
 
 def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **layouts):
-    """Free sizes that the compile must have the values of are fixed by guards."""
+    """Free sizes that the compile must have the values of are fixed by guards, and an operator of the graph that it
+    refuses is left to torch, where the options allow it."""
+    handed, refusal = set(), None
     assumed = facts.wanted(gm, options.size_facts) if options.size_facts else []
     while True:
         try:
@@ -170,12 +184,27 @@ def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **lay
                 kernels=_kernels(options),
                 assumed=assumed,
                 taker=taker,
+                handed=handed,
                 **layouts,
             )
             return _compile(traced, options, name, keep_graph=keep_graph)
         except _native.NeedsValue as error:
             if not facts.fix(gm, error.symbols):
                 raise
+        except _native.Error as error:
+            refusal = refusal or error
+            operator = _refused_operator(gm, error)
+            if not options.hands_over or operator is None or operator in handed:
+                raise refusal from None
+            handed.add(operator)
+
+
+def _refused_operator(gm, error):
+    """The operator of the graph that an error is about, by name, if torch has it."""
+    name = str(error).partition(":")[0].partition(" ")[0]
+    targets = {n.target for m in gm.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes}
+    plain = lambda op: isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable
+    return name if any(plain(op) and str(op) == name for op in targets) else None
 
 
 def _kernels(options):
@@ -423,6 +452,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
     masks.simplify(gm)
     if standalone is not None:
         options = dataclasses.replace(options, own_exchanges=False)
+    calls.replace(gm)
     named = kept is not None and standalone != "never" and kept.has_key(gm)
     keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
     compilers = _Compilers(options, example_inputs, keeps)

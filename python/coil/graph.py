@@ -78,6 +78,19 @@ def _is_coils_own(operation):
     return operation is torch.ops.aten.copy_.default or str(operation).startswith("aten.sym_")
 
 
+def _is_complex(value):
+    """Complex tensors, somewhere in a value."""
+    if isinstance(value, torch.Tensor):
+        return value.dtype.is_complex
+    return isinstance(value, (list, tuple)) and any(map(_is_complex, value))
+
+
+def _is_view(operation):
+    """An operator whose results see the memory that it is given, and reads no element."""
+    returns = operation._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
 def _is_opaque(value):
     """An object that only operators look into, such as the mesh of a DTensor or a process group."""
     return isinstance(value, (FakeScriptObject, torch.ScriptObject))
@@ -152,7 +165,8 @@ class Translator:
     those of memory that does not come as the graph has it. `free`: positions of results whose
     strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
     has them, that hold in every call. `taker`: says which exchanges the program carries out (exchanges.Taker); else
-    torch does."""
+    torch does. `handed`: names of
+    operators that are torch's to carry out."""
 
     def __init__(
         self,
@@ -166,6 +180,7 @@ class Translator:
         kernels=None,
         assumed=(),
         taker=None,
+        handed=(),
     ):
         self.gm = gm
         self.taker = taker
@@ -178,6 +193,7 @@ class Translator:
         self.strides = strides or {}
         self.free = free
         self.assumed = assumed
+        self.handed = handed
         self.nodes = {}
         self.effects = {}  # node of with_effects: (the token as it came, whether the operator gives several results)
         self.inside = False  # a graph that an operator takes is walked, not the program's own
@@ -457,7 +473,14 @@ class Translator:
 
     def call(self, node, operation, args, value):
         collectives.refuse_point_to_point(node)
-        if self.taker and operation is node.target and (taken := self.taker(node, operation)):
+        if operation is torch.ops.aten._efficientzerotensor.default:
+            operation = torch.ops.aten.zeros.default  # with memory, which results must have
+        if (
+            self.taker
+            and operation is node.target
+            and str(operation) not in self.handed
+            and (taken := self.taker(node, operation))
+        ):
             self.taken.add(node)
             args = taken
         for given in self.objects.intersection(node.all_input_nodes):
@@ -474,6 +497,7 @@ class Translator:
             self.hand_over
             and isinstance(operation, torch._ops.OpOverload)
             and not _is_coils_own(operation)
+            and not (_is_view(operation) and not _is_complex([value, *map(_value, node.all_input_nodes)]))
             and (
                 _is_foreign(value)
                 or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)
@@ -488,7 +512,9 @@ class Translator:
         ):
             target = "host." + target
             _native.leave_to_host(target)
-        elif self.hand_over and node not in self.taken and (target in _CHECKED or collectives.is_collective(operation)):
+        elif target in self.handed or (
+            self.hand_over and node not in self.taken and (target in _CHECKED or collectives.is_collective(operation))
+        ):
             target = "host." + target
         return self.native.call(
             target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or ""

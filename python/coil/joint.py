@@ -35,6 +35,7 @@ def partition(joint, inputs, budget=1.0, **options):
     falls, and a budget is an upper bound.
     """
     min_cut_rematerialization_partition = partitioners.min_cut_rematerialization_partition
+    tell_places(joint)
     narrow_indices(joint)
     free_operands(joint)
     take_batch_norms_apart(joint)
@@ -68,6 +69,22 @@ def _computed_again():
 
     with unittest.mock.patch.object(partitioners, "get_default_op_list", with_more):
         yield
+
+
+def tell_places(joint):
+    """Gives each node of the backward direction the stack trace of the forward node whose gradient it helps to compute:
+    torch numbers the two alike, and records traces of the forward one alone.
+    """
+    forward, without = {}, []
+    for node in joint.graph.nodes:
+        number = node.meta.get("seq_nr")
+        if trace := node.meta.get("stack_trace"):
+            forward.setdefault(number, trace)
+        elif number is not None:
+            without.append((node, number))
+    for node, number in without:
+        if number in forward:
+            node.meta["stack_trace"] = forward[number]
 
 
 def _copied(joint):

@@ -22,6 +22,38 @@ Json calls_of(const Users& users, const std::string& node) {
   return found == users.end() ? Json::array() : Json(found->second);
 }
 
+/// The user's stack traces of calls, each told once and known by its number.
+class StackTraces {
+ public:
+  explicit StackTraces(const fx::GraphModule& module) { note(module); }
+
+  /// Those of nodes after the passes, in order.
+  std::set<std::size_t> of(const std::set<std::string>& nodes) {
+    std::set<std::size_t> found;
+    for (const std::string& name : nodes) {
+      const auto trace = by_node_.find(name);
+      if (trace == by_node_.end()) continue;
+      const auto [number, added] = numbers_.try_emplace(trace->second, texts_.size());
+      if (added) texts_.push_back(trace->second);
+      found.insert(number->second);
+    }
+    return found;
+  }
+
+  Json texts() const { return Json(texts_); }
+
+ private:
+  void note(const fx::GraphModule& module) {
+    for (const fx::Node* n = module.graph.first(); n; n = n->next())
+      if (!n->meta.stack_trace.empty()) by_node_.emplace(n->name, n->meta.stack_trace);
+    for (const auto& [name, subgraph] : module.subgraphs) note(*subgraph);
+  }
+
+  std::map<std::string_view, std::string_view> by_node_;
+  std::map<std::string_view, std::size_t> numbers_;
+  std::vector<std::string_view> texts_;
+};
+
 }  // namespace
 
 std::vector<ProvenanceCall> provenance_calls(const wrapper::Program& program) {
@@ -44,6 +76,7 @@ std::string provenance_json(const Lowered& lowered, const std::string& form,
   const std::vector<ProvenanceCall> calls = provenance_calls(lowered.lines);
   Users by_node, by_origin, nodes_of;
   Json call_list = Json::array();
+  StackTraces traces(*lowered.source.module);
   for (std::size_t c = 0; c < calls.size(); ++c) {
     const ProvenanceCall& call = calls[c];
     for (const std::string& n : *call.nodes) by_node[n].push_back(c);
@@ -54,6 +87,7 @@ std::string provenance_json(const Lowered& lowered, const std::string& form,
     entry["nodes"] = *call.nodes;
     entry["incoming"] = *call.origins;
     if (!call.where->empty()) entry["where"] = *call.where;
+    if (const auto found = traces.of(*call.nodes); !found.empty()) entry["stack_traces"] = found;
     call_list.push_back(std::move(entry));
   }
 
@@ -78,7 +112,8 @@ std::string provenance_json(const Lowered& lowered, const std::string& form,
                     {"form", form},
                     {"incoming", std::move(incoming)},
                     {"nodes", std::move(nodes)},
-                    {"calls", std::move(call_list)}};
+                    {"calls", std::move(call_list)},
+                    {"stack_traces", traces.texts()}};
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

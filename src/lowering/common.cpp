@@ -21,11 +21,12 @@ void require_equal(Context& ctx, Expr size, Expr other) {
 }
 
 Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
-  COIL_CHECK(box.rank() <= sizes.size(), "broadcast of {} dimensions to {}", box.rank(), sizes.size());
+  if (box.rank() > sizes.size()) fail("{} dimensions do not broadcast to {}", box.rank(), sizes.size());
   const std::size_t lead = sizes.size() - box.rank();
   Exprs index;
   for (std::size_t d = 0; d < box.rank(); ++d) {
-    const bool repeated = box.sizes[d].is_constant(1) && !sizes[lead + d].is_constant(1);
+    // By a guard it may be 1 where no constant says so.
+    const bool repeated = box.sizes[d] != sizes[lead + d] && is_one(ctx, box.sizes[d]);
     index.push_back(repeated ? Expr(0) : ctx.graph.ivar(lead + d));
     if (!repeated) require_equal(ctx, box.sizes[d], sizes[lead + d]);
   }
@@ -140,7 +141,7 @@ TensorBox expand(Context& ctx, const TensorBox& box, const Exprs& sizes) {
       repeats |= !sizes[d].is_constant(1);
       continue;
     }
-    const bool repeated = box.sizes[d - lead].is_constant(1) && !sizes[d].is_constant(1);
+    const bool repeated = box.sizes[d - lead] != sizes[d] && is_one(ctx, box.sizes[d - lead]);
     if (!repeated) require_equal(ctx, box.sizes[d - lead], sizes[d]);
     repeats |= repeated;
     index.push_back(repeated ? Expr(0) : ctx.graph.ivar(d));

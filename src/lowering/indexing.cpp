@@ -88,7 +88,8 @@ Lowered index(Context& ctx, const Values& args) {
     Exprs i;
     for (std::size_t k = 0; k < tensor.rank(); ++k) {
       const std::size_t dim = broadcast - tensor.rank() + k;
-      i.push_back(tensor.sizes[k].is_constant(1) && !shape[dim].is_constant(1) ? Expr(0) : ctx.graph.ivar(at + dim));
+      const bool repeated = tensor.sizes[k] != shape[dim] && is_one(ctx, tensor.sizes[k]);
+      i.push_back(repeated ? Expr(0) : ctx.graph.ivar(at + dim));
     }
     where_read.push_back(indirect_index(ctx, element_at(ctx, tensor, i, sizes), box.sizes[d], loops, indirect));
   }

@@ -291,6 +291,9 @@ class Driver {
       const std::size_t before = graph_->operations().size();
       value = lowering ? (*lowering)(ctx_, node.args) : call_host(ctx_, node);
       if (ctx_.options.fallback && lowering && hand_over(before)) value = call_host(ctx_, node);
+    } catch (const BeyondEnd&) {
+      throw Error(fmt::format("{} ({}): takes no arguments of these dimensions", node.target, node.name), node.target,
+                  node.where());
     } catch (const Error& e) {
       if (!e.op().empty()) throw;
       throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());
@@ -333,6 +336,7 @@ class Driver {
     if (auto* list = meta.get_if<ops::Values>())
       for (const ops::Value& item : *list) require_no_negative_sizes(item);
     auto* t = meta.get_if<sym::TensorMeta>();
+    if (t) require_addressable(*t);
     for (std::size_t d = 0; t && d < t->rank(); ++d) {
       const Expr size = t->sizes[d];
       const bool by_arithmetic =
@@ -341,6 +345,20 @@ class Driver {
         ctx_.require(sym::ge(size, 0), fmt::format("{} makes a tensor whose size in dimension {} ({}) is negative",
                                                    ctx_.node->target, d, sym::to_string(size)));
     }
+  }
+
+  /// No tensor is larger than any memory, as far as sizes are known.
+  void require_addressable(const sym::TensorMeta& t) {
+    std::int64_t bytes = static_cast<std::int64_t>(size_of(t.dtype));
+    bool fits = true;
+    for (const Expr& size : t.sizes) {
+      const auto n = size.constant();
+      if (n && *n == 0) return;
+      if (n && *n > 0) fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
+    }
+    if (!fits)
+      throw Error(fmt::format("{} makes a tensor of {}, which no memory holds", ctx_.node->target, sym::to_string(t)),
+                  ctx_.node->target, ctx_.node->where());
   }
 
   /// Drops library calls made since an operation when the device lacks one of them; false when it has them all. Values

@@ -143,7 +143,7 @@ Lowered index_put(Context& ctx, const Values& args) {
   for (auto& i : indices)
     if (i)
       for (std::size_t k = 0; k < i->rank(); ++k)
-        if (Expr& s = shape[broadcast - i->rank() + k]; s.is_constant(1)) s = i->sizes[k];
+        if (Expr& s = shape[broadcast - i->rank() + k]; is_one(ctx, s)) s = i->sizes[k];
   const std::size_t at = last - first + 1 == count ? first : 0;
   // Loops: kept dimensions in order, with those of the indices at their place.
   Exprs sizes, where_stored;
@@ -161,8 +161,8 @@ Lowered index_put(Context& ctx, const Values& args) {
     Exprs i;
     for (std::size_t k = 0; k < indices[d]->rank(); ++k) {
       const std::size_t dim = broadcast - indices[d]->rank() + k;
-      i.push_back(indices[d]->sizes[k].is_constant(1) && !shape[dim].is_constant(1) ? Expr(0)
-                                                                                    : ctx.graph.ivar(at + dim));
+      const bool repeated = indices[d]->sizes[k] != shape[dim] && is_one(ctx, indices[d]->sizes[k]);
+      i.push_back(repeated ? Expr(0) : ctx.graph.ivar(at + dim));
     }
     where_stored.push_back(ctx.graph.pool().indirect(indirect.size()));
     indirect.push_back(position(ctx, element_at(ctx, *indices[d], i, sizes), self.sizes[d]));

@@ -454,7 +454,9 @@ void check_requirements(const Call& call) {
 }
 
 bool takes_numbers_for_tensors(std::string_view target) {
-  // `should_allow_numbers_as_tensors` of torch/csrc/utils/python_arg_parser.cpp.
+  // `opAllowsNumbersAsTensors` of torch/csrc/jit/python/pybind_utils.cpp, and `should_allow_numbers_as_tensors` of
+  // torch/csrc/utils/python_arg_parser.cpp.
+  if (target.starts_with("prims.")) return true;
   constexpr std::string_view kNames[] = {"add",      "div",         "divide",       "mul",      "multiply", "sub",
                                          "subtract", "true_divide", "floor_divide", "_to_copy", "to",       "copy"};
   const std::string name = functional_name(target);

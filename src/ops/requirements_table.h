@@ -17,7 +17,11 @@ hardtanh: self is numeric
 flipud: self rank 1+
 fliplr: self rank 2+
 frac: self is floating
-trunc fix relu6: self is numeric
+trunc fix relu6 ceil floor round: self is numeric
+round.decimals: self is floating
+trapezoid trapz cumulative_trapezoid: y is numeric
+isin: tensors is numeric
+tril_indices triu_indices: result is i32|i64
 neg negative positive: self is numeric
 remainder fmod: operands is numeric
 threshold_backward: operands is numeric
@@ -68,7 +72,7 @@ batch_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_f
 native_dropout_backward: grad_output is fractional
 native_batch_norm_backward native_layer_norm_backward native_group_norm_backward batch_norm_backward:
     grad_out is fractional
-native_group_norm group_norm: input rank 2+
+native_group_norm group_norm: input rank 2+; weight rank 1; bias rank 1
 native_group_norm native_group_norm_backward: N >= 0; C >= 0; HxW >= 0; group > 0
 native_group_norm_backward: grad_out sizes input; mean rank 2; rstd rank 2; weight rank 1
 renorm: self rank 2+; p > 0; maxnorm >= 0
@@ -172,7 +176,7 @@ matrix_exp linalg_matrix_exp: self square 2; self is fractional
 mvlgamma special_multigammaln: p >= 1
 quantile nanquantile: self is f32|f64; q >= 0; q <= 1; interpolation one linear lower higher midpoint nearest
 _cdist_forward: compute_mode >= 0; compute_mode <= 2
-histc: bins > 0
+histc: bins > 0; self is floating
 unfold unfold_copy: step > 0; size >= 0
 split_with_sizes unsafe_split_with_sizes split_with_sizes_copy: split_sizes >= 0
 split unsafe_split split_copy: split_size >= 0

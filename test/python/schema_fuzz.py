@@ -44,7 +44,7 @@ MEMORY = 6 << 30  # bytes of address space of a worker
 # Operators that have no value to compare: they draw numbers, give memory as it comes, or take no part in graphs.
 LEFT_OUT = re.compile(
     r"\.(_?cudnn|miopen|mkldnn|mps|xpu|quantized|sparse|_sparse"
-    r"|_nested|nested|_coalesce|_indices|_values|set_|record_stream"
+    r"|_nested|nested|_coalesce|_indices|_values|set_|record_stream|_neg_view"
     r"|_foobar|_test|_print|_assert|to_sparse|to_mkldnn|_to_sparse|resize|_fused|_cslt|_thnn|rename|refine_names|align)"
 )
 

@@ -3,6 +3,7 @@
 import gc
 import pathlib
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -133,3 +134,31 @@ def test_a_view_outlives_its_array(packages):
     gc.collect()
     others = [np.zeros((300, 300), np.float32) for _ in range(20)]
     assert (turned == 7).all() and (same == 2).all() and (total == 9).all() and not any(o.any() for o in others)
+
+
+def test_one_package_loaded_from_several_threads(tmp_path):
+    """Twice in each, one let go while the other is called: they share a file, and nothing else that goes away."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8)).eval()
+    x = torch.randn(4, 64)
+    with torch.no_grad():
+        coil.compile(net, (x,)).save(tmp_path / "net.coil")
+        want = net(x)
+    wrong = []
+
+    def work():
+        try:
+            for _ in range(8):
+                first, second = coil.load(tmp_path / "net.coil"), coil.load(tmp_path / "net.coil")
+                torch.testing.assert_close(first(x), want)
+                del first
+                torch.testing.assert_close(second(x), want)
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong, wrong

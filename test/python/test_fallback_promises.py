@@ -3,6 +3,7 @@
 The operators here do what few operators do: give results in other strides, keep their arguments, draw numbers.
 """
 
+import gc
 import itertools
 import pathlib
 import sys
@@ -352,3 +353,55 @@ def test_views_that_are_written_on_both_sides_of_a_graph_break():
 
     got, want = compiled(fn)(numbers()), fn(numbers())
     torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+MANY = "Tensor x, Tensor[] xs, Tensor? maybe, Tensor? none, Tensor?[] some, int[] numbers, *, str word='a'"
+
+
+def mixed(x, xs, maybe, none, some, numbers, *, word="a"):
+    assert none is None and some[1] is None and numbers == [1, 2] and word == "b"
+    return [x + sum(xs) + maybe, some[0] * numbers[1]]
+
+
+def run_mixed(op, x, y):
+    z = y * 3
+    first, second = op(x * 2, [y + 1, z], z, None, [x + y, None], [1, 2], word="b")
+    return first + second, z
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+def test_no_handle_of_any_argument_is_left(raises):
+    """Tensors, lists, optional ones and None: neither tensors nor their memory stay behind, call after call."""
+    fail = []
+
+    def function(*args, **named):
+        if fail:
+            raise ValueError("not today")
+        return mixed(*args, **named)
+
+    op = operator(
+        function, MANY, "Tensor[]", lambda x, xs, maybe, none, some, *_, **named: [x.new_empty(x.shape) for _ in (1, 2)]
+    )
+    call = compiled(lambda x, y: run_mixed(op, x, y))
+    x, y = numbers(), numbers() + 1
+    for got, want in zip(call(x, y), run_mixed(mixed, x, y)):
+        assert torch.equal(got, want)
+
+    def calls(count):
+        for _ in range(count):
+            if raises:
+                with pytest.raises(ValueError, match="not today"):
+                    call(x, y)
+            else:
+                call(x, y)
+        gc.collect()
+        return sum(isinstance(o, torch.Tensor) for o in gc.get_objects())
+
+    fail += [1] * raises
+    before = calls(20)
+    references = [sys.getrefcount(o) for o in (x, y)]
+    assert calls(200) == before
+    assert [sys.getrefcount(o) for o in (x, y)] == references
+    fail.clear()
+    for got, want in zip(call(x, y), run_mixed(mixed, x, y)):
+        assert torch.equal(got, want)

@@ -76,6 +76,17 @@ def test_decomposed_and_folded_nodes_keep_their_origins(archive):
     assert folded and {"exp", "mul"} <= {i for name in folded for i in p["nodes"][name]["incoming"]}
 
 
+def test_stack_traces_are_told_once(archive):
+    p = provenance(archive)
+    traces = p["stack_traces"]
+    assert traces and len(set(traces)) == len(traces) and all("line " in t for t in traces)
+    told = [k for call in p["calls"] for k in call.get("stack_traces", ())]
+    assert set(told) == set(range(len(traces))) and len(told) > len(traces)
+    for call in p["calls"]:
+        if line := call.get("where"):
+            assert any(f"line {line.split(':')[1]}," in traces[k] for k in call["stack_traces"]), call
+
+
 @pytest.mark.parametrize("form", ["python", "fx", "cpp", "wrapper"])
 def test_lines_of_the_text(archive, form):
     p = provenance(archive, "--emit", form)

@@ -145,3 +145,29 @@ def test_a_mask_has_a_gradient(dtype):
         gradients(torch.compile(attend, backend="coil"), given),
         dtype,
     )
+
+
+FLEXIBLE = {
+    "scores": lambda flex, q, k, v: flex(q, k, v, score_mod=lambda s, b, h, i, j: s + (j - i) * 0.1 * (h + 1)),
+    "scale": lambda flex, q, k, v: flex(q, k, v, scale=0.5),
+    "layout": lambda flex, q, k, v: flex(q.transpose(1, 2).contiguous().transpose(1, 2), k, v),
+    "shared_keys": lambda flex, q, k, v: flex(q, k[:, :2], v[:, :2], enable_gqa=True),
+    "with_sums": lambda flex, q, k, v: flex(q, k, v, return_lse=True),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamic", [False, True], ids=["fixed", "free"])
+@pytest.mark.parametrize("name", [*FLEXIBLE, "mask"])
+def test_flex_attention(name, dynamic):
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+    window = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j < 9), None, None, 32, 32, "cpu", BLOCK_SIZE=16)
+    masked = lambda flex, q, k, v: flex(q, k, v, block_mask=window)
+    f = FLEXIBLE.get(name, masked)
+    given = [torch.randn(2, 4, 32, 16) for _ in range(3)]
+    want = f(flex_attention, *given)
+    got = torch.compile(lambda *args: f(flex_attention, *args), backend="coil", dynamic=dynamic)(*given)
+    torch.testing.assert_close(got, want)
+    for g, w in zip(got, want) if isinstance(want, tuple) else [(got, want)]:
+        assert g.stride() == w.stride()

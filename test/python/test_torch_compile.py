@@ -691,3 +691,94 @@ def test_batch_norm_of_narrow_parameters_in_training():
     torch.testing.assert_close(dict(other.named_buffers()), dict(module.named_buffers()))
     for mine, theirs in zip(other.parameters(), module.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, theirs.grad, rtol=2e-2, atol=0.1)
+
+
+def test_numbers_as_operands_of_prims():
+    """`addcmul` on some types becomes `prims.fma` of a tensor and a number."""
+
+    def f(v, g):
+        v.mul_(0.99).addcmul_(g, g, value=0.01)
+        return torch.addcmul(v, g, v, value=0.3), torch.addcdiv(v, g, v.abs() + 1, value=2)
+
+    v, g = torch.randn(5), torch.randn(5)
+    mine, theirs = v.clone(), v.clone()
+    same(compiled(f)(mine, g), f(theirs, g))
+    same(mine, theirs)
+
+
+def test_eight_bit_floats_that_view_each_other():
+    def f(x):
+        z = x.to(torch.float8_e4m3fn)
+        return z, z.t(), z[1:]
+
+    results = compiled(f)(torch.randn(4, 6))
+    assert len({t.untyped_storage().data_ptr() for t in results}) == 1
+    assert [t.float().tolist() for t in results[1:]] == [
+        results[0].t().float().tolist(),
+        results[0][1:].float().tolist(),
+    ]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("labels", [[-1] * 4, [1, -1, 0, 2], [3, 2, 1, 0], [2, 2, -1, -1]])
+def test_multilabel_margin_loss(labels, reduction):
+    """Torch's own decomposition counts a label 0 for what comes behind the first -1."""
+
+    def f(x, y):
+        return torch.nn.functional.multilabel_margin_loss(x, y, reduction=reduction)
+
+    y = torch.tensor([labels, [0, -1, 3, 3], labels])
+    mine, theirs = (torch.linspace(-1, 1, 12).reshape(3, 4).sin().requires_grad_() for _ in "ab")
+    got, want = compiled(f)(mine, y), f(theirs, y)
+    torch.testing.assert_close(got, want)
+    got.sum().backward(), want.sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
+    torch.testing.assert_close(compiled(f)(mine.detach()[0], y[0]), f(mine.detach()[0], y[0]))
+
+
+REFUSED = {
+    "order_of_a_norm": lambda x, p: torch.linalg.vector_norm(x, p, dim=1) * 2,
+    "initial_value": lambda x, p: (
+        torch.segment_reduce(x, "sum", lengths=torch.tensor([1, 3]), axis=0, initial=1.0) * p
+    ),
+}
+
+
+@pytest.mark.parametrize("f", REFUSED.values(), ids=REFUSED)
+def test_operators_that_coil_refuses_are_called_in_torch(f):
+    """Known operators with arguments that Coil does not take, such as a number that is no constant of the graph."""
+    graph = compiled(f, dynamic=True)
+    for p in (3, 4, 5):
+        mine, theirs = (torch.linspace(-1, 1, 20).reshape(4, 5).sin().requires_grad_() for _ in "ab")
+        got, want = graph(mine, p), f(theirs, p)
+        torch.testing.assert_close(got, want)
+        got.sum().backward(), want.sum().backward()
+        torch.testing.assert_close(mine.grad, theirs.grad)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="aten.(linalg_vector_norm|segment_reduce).default"):
+        compiled(f, dynamic=True, options={"fallback": False})(torch.rand(4, 5, requires_grad=True), 3)
+
+
+def test_zeros_without_memory():
+    """What torch gives for the gradient of `sgn`."""
+    x = torch.randn(4, requires_grad=True)
+    compiled(lambda x: x.sgn() * 2)(x).sum().backward()
+    assert torch.equal(x.grad, torch.zeros(4))
+
+
+def test_a_free_size_that_is_one_is_broadcast():
+    """By a guard, where no constant says so: the second half of three rows is one."""
+
+    def f(x, y, z):
+        half = x.chunk(2)[-1]
+        return half * y, half.expand(5, 4) + 1, torch.where(half > 0, half, y), z[half[:, 0].long()].clone() + y
+
+    x = torch.linspace(0, 2, 12).reshape(3, 4)
+    y, z = torch.randn(5, 4), torch.randn(3, 4)
+    same(compiled(f, dynamic=True)(x, y, z), f(x, y, z))
+
+    def g(x, y):
+        i = x.chunk(2)[-1][:, :1].long()
+        return y.clone().index_put((i, torch.arange(4)), y[0] * 2), y[i, torch.arange(4)]
+
+    same(compiled(g, dynamic=True)(x, y), g(x, y))

@@ -394,3 +394,19 @@ def test_full_size(name):
         kind, config = ("BertForMaskedLM", "BertConfig") if name == "bert" else ("GPT2LMHeadModel", "GPT2Config")
         model = getattr(transformers, kind)(getattr(transformers, config)(**off)).train()
     check((model, batch, lambda out: out.loss), 5, rtol=1e-2)
+
+
+def test_backward_nodes_have_the_lines_of_their_forward_twins(tmp_path):
+    """Attention of torch's module: what computes its gradients is told by the line that calls it."""
+    module = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+    x = torch.randn(2, 5, 8, requires_grad=True)
+
+    def f(x):
+        y = module(x, x, x, need_weights=False)[0]  # the line
+        return y.square().sum()
+
+    torch.compile(f, backend="coil", options={"debug_dir": str(tmp_path), "provenance": True})(x).backward()
+    (folder,) = tmp_path.glob("*backward*")
+    graph = (folder / "00_graph.txt").read_text()
+    calls = [line for line in graph.splitlines() if "call_function" in line]
+    assert calls and all(" # at " in line for line in calls), graph

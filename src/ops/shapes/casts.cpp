@@ -42,7 +42,6 @@ aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)
 aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
 aten::fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
 aten::zero_(Tensor(a!) self) -> Tensor(a!)
-aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)
 aten::set_.source_Tensor(Tensor(a!) self, Tensor source) -> Tensor(a!)
 aten::uniform_(Tensor(a!) self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor(a!)
 aten::normal_(Tensor(a!) self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor(a!)
@@ -116,6 +115,15 @@ Value written(const Call& call) {
   return self;
 }
 
+/// The diagonal of a matrix, or of a cube of any rank.
+Value diagonal_filled(const Call& call) {
+  const TensorMeta& self = call.tensor(0);
+  if (self.rank() < 2) refuse(call, "takes at least two dimensions");
+  for (std::size_t d = 1; d < self.rank() && self.rank() > 2; ++d)
+    require_equal(call, self.sizes[0], self.sizes[d], "sizes of more than two dimensions must be equal");
+  return like_in_format(call.env, self, MemoryFormat::Preserve);
+}
+
 /// The functional form of `copy_`: the type, device and layout of `self`, whose memory is not kept.
 Value copy(const Call& call) {
   TensorMeta self = written(call).as_tensor();
@@ -140,6 +148,9 @@ void register_casts() {
   define_each(kSelfWritten, written);
   define("aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", copy);
   define_each(kFilled, copy);
+  define("coil::fill_diagonal(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor", diagonal_filled);
+  define("aten::fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
+         in_place(diagonal_filled));
 }
 
 }  // namespace coil::ops::shapes

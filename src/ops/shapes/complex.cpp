@@ -11,12 +11,6 @@ namespace coil::ops::shapes {
 namespace {
 
 constexpr std::string_view kRewritten = R"(
-aten::real(Tensor(a) self) -> Tensor(a)
-aten::imag(Tensor(a) self) -> Tensor(a)
-aten::conj(Tensor(a) self) -> Tensor(a)
-aten::_conj(Tensor(a) self) -> Tensor(a)
-aten::polar(Tensor abs, Tensor angle) -> Tensor
-aten::complex(Tensor real, Tensor imag) -> Tensor
 aten::_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor
 aten::_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor
 aten::_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor
@@ -58,6 +52,30 @@ Value view_as_real(const Call& call) {
   return made;
 }
 
+/// Each number's real or imaginary part, where it lies.
+Value part(const Call& call) {
+  const TensorMeta& self = call.tensor(0);
+  const bool imaginary = call.op.schema.target == "aten.imag.default";
+  if (!is_complex(self.dtype)) {
+    if (imaginary) refuse(call, "takes complex tensors, not {}", torch_name(self.dtype));
+    return self;
+  }
+  TensorMeta made = view_as_real(call).as_tensor();
+  made.sizes.pop_back();
+  made.strides.pop_back();
+  if (imaginary) made.offset = call.env.simplify(made.offset + 1);
+  return made;
+}
+
+/// Complex numbers of two real tensors.
+Value paired(const Call& call) {
+  const DType type = call.tensor(0).dtype;
+  if (type != call.tensor(1).dtype) refuse(call, "takes two tensors of one type");
+  if (type != DType::F16 && type != DType::F32 && type != DType::F64)
+    refuse(call, "takes floating-point tensors of 16 (half), 32 or 64 bits, not {}", torch_name(type));
+  return elementwise(call, complex_type(type));
+}
+
 Value view_as_complex(const Call& call) {
   TensorMeta made = call.tensor(0);
   const bool pairs = made.rank() > 0 && made.sizes.back().is_constant(2) && made.strides.back().is_constant(1);
@@ -75,6 +93,13 @@ Value view_as_complex(const Call& call) {
 
 void register_complex() {
   define_each(kRewritten, nullptr);
+  define_each("aten::real(Tensor(a) self) -> Tensor(a)\naten::imag(Tensor(a) self) -> Tensor(a)", part);
+  define_each(
+      "aten::conj(Tensor(a) self) -> Tensor(a)\naten::_conj(Tensor(a) self) -> Tensor(a)\n"
+      "aten::_neg_view(Tensor(a) self) -> Tensor(a)",
+      [](const Call& call) -> Value { return call.tensor(0); });
+  define_each("aten::polar(Tensor abs, Tensor angle) -> Tensor\naten::complex(Tensor real, Tensor imag) -> Tensor",
+              paired);
   define_each("aten::view_as_real(Tensor(a) self) -> Tensor(a)", view_as_real);
   define_each("aten::view_as_complex(Tensor(a) self) -> Tensor(a)", view_as_complex);
 }

@@ -47,9 +47,10 @@ bool uses_onednn(const Call& call, const TensorMeta& input, const TensorMeta& we
 
 /// Eager's result is channels last when input or weight looks so (ATen/native/ConvUtils.h).
 MemoryFormat result_format(const Call& call, const TensorMeta& input, const TensorMeta& weight, Expr groups) {
-  if (input.rank() == 5 && !uses_onednn(call, input, weight, groups)) return MemoryFormat::Contiguous;
   MemoryFormat format = suggest_format(call.env, input);
-  return format != MemoryFormat::Contiguous ? format : suggest_format(call.env, weight);
+  if (format == MemoryFormat::Contiguous) format = suggest_format(call.env, weight);
+  if (format == MemoryFormat::Contiguous || input.rank() != 5) return format;
+  return uses_onednn(call, input, weight, groups) ? format : MemoryFormat::Contiguous;
 }
 
 /// A sequence (or its weight) as an image of height 1.

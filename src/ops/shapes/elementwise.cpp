@@ -76,7 +76,8 @@ void require_expands(const Call& call, std::span<const Expr> sizes, std::span<co
     refuse(call, "{} of sizes {} do not broadcast to {}", what, show(sizes), show(target));
   const std::size_t lead = target.size() - sizes.size();
   for (std::size_t d = 0; d < sizes.size(); ++d)
-    if (!is_one(call.env, sizes[d])) require_equal(call, sizes[d], target[lead + d], what);
+    if (!call.env.statically_known_equal(sizes[d], target[lead + d]) && !is_one(call.env, sizes[d]))
+      require_equal(call, sizes[d], target[lead + d], what);
 }
 
 namespace {

@@ -105,6 +105,8 @@ Value linear(const Call& call) {
   require_equal(call, input.sizes.back(), weight.sizes.back(), "inner sizes");
   Exprs sizes(input.sizes.begin(), input.sizes.end() - 1);
   if (weight.rank() == 2) sizes.push_back(weight.sizes[0]);
+  if (const Value* bias = given(call, "bias"); bias && bias->as_tensor().rank() > sizes.size())
+    refuse(call, "a bias of sizes {} does not broadcast to {}", show(bias->as_tensor().sizes), show(sizes));
   return dense(call.env, input, std::move(sizes));
 }
 

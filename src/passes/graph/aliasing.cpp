@@ -233,6 +233,25 @@ Node* write_back_windows(fx::GraphModule& m, const Node* from, const ViewStep& s
   return whole;
 }
 
+/// Through views of complex tensors as others or as real ones, and back; null for other views. One part alone is
+/// written beside the other, which stays.
+Node* write_back_parts(fx::GraphModule& m, const Node* from, std::string_view target, const TensorMeta& viewed_meta,
+                       const std::function<Node*()>& viewed, Node* written) {
+  auto call = [&](std::string_view op, Values args) { return make_call(m, from, op, std::move(args)); };
+  auto part = [&](Node* pairs, std::int64_t i) { return call("aten.select.int", {pairs, -1, i}); };
+  auto kept = [&](std::int64_t i) { return part(call("aten.view_as_real.default", {viewed()}), i); };
+  if (target == "aten.real.default") return call("aten.complex.default", {written, kept(1)});
+  if (target == "aten.imag.default") return call("aten.complex.default", {kept(0), written});
+  if (target == "aten.view_as_real.default") return call("aten.complex.default", {part(written, 0), part(written, 1)});
+  if (target == "aten.view_as_complex.default") return call("aten.view_as_real.default", {written});
+  if (target == "aten._neg_view.default") return call("aten.neg.default", {written});
+  if (target == "aten._conj.default" || target == "aten.conj.default")
+    return call("aten.conj_physical.default", {written});
+  const bool turned = starts_with_any(target, {"aten.mH.", "aten.adjoint.", "aten.matrix_H."});
+  if (!turned || viewed_meta.rank() < 2) return nullptr;
+  return call("aten.conj_physical.default", {call("aten.transpose.int", {written, -2, -1})});
+}
+
 }  // namespace
 
 Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, const TensorMeta& viewed_meta,
@@ -267,6 +286,7 @@ Node* write_back(fx::GraphModule& m, const Node* from, const ViewStep& step, con
     return scatter(m, from, "aten.as_strided_scatter.default", viewed(), written, rest);
   if (t == "aten.view.dtype") return make_call(m, from, "aten.view.dtype", {written, viewed_meta.dtype});
   if (t == "aten.unfold.default") return write_back_windows(m, from, step, viewed_meta, viewed, written);
+  if (Node* parts = write_back_parts(m, from, t, viewed_meta, viewed, written)) return parts;
   if (starts_with_any(t, {"aten.expand.", "aten.expand_as.", "aten.broadcast_to."})) {
     if (m.env->statically_known_equal(written->tensor().numel(), viewed_meta.numel()))
       return make_call(m, from, "aten.reshape.default", {written, viewed_meta.sizes});

@@ -72,6 +72,9 @@ void replace_call(Rewriter& r, const Value& made, Renaming& renaming) {
         throw Error(fmt::format("{}: the whole list of results is used by %{}", node->target, user->name), node->target,
                     node->where());
       const Value& item = list->at(static_cast<std::size_t>(*user->args[1].as_int().constant()));
+      if (item.is_none())
+        throw Error(fmt::format("{}: %{} is a result that it was told not to compute", node->target, user->name),
+                    node->target, node->where());
       replace(r, user, item, renaming);
       node->graph().erase(user);
     }
@@ -124,6 +127,9 @@ bool waits_for_device(const Node* node) {
 Value made_by(const Decomposition& rule, Rewriter& r) {
   try {
     return rule(r);
+  } catch (const BeyondEnd&) {
+    throw Error(fmt::format("{}: takes no arguments of these dimensions", r.node->target), r.node->target,
+                r.node->where());
   } catch (const Error& e) {
     const std::string message = e.what();
     if (message.find("aten.") != message.npos || message.starts_with("internal error")) throw;

@@ -23,6 +23,7 @@ constexpr Named kNamed[] = {
     {"aten._native_batch_norm_legit.default", "aten._native_batch_norm_legit_functional.default"},
     {"aten.instance_norm.default", "coil.instance_norm_functional.default"},
     {"aten.zero_.default", "aten.zero.default"},
+    {"aten.fill_diagonal_.default", "coil.fill_diagonal.default"},
     {"_c10d_functional.all_gather_into_tensor_out.default", "_c10d_functional.all_gather_into_tensor.default"},
     {"_c10d_functional.reduce_scatter_tensor_out.default", "_c10d_functional.reduce_scatter_tensor.default"},
     // What these write to is `self`, and `input` where they do not write.

@@ -2,6 +2,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ops/shapes/strides.h"
 #include "passes/graph/make.h"
 #include "passes/graph/passes.h"
 #include "support/error.h"
@@ -152,7 +153,23 @@ class Region {
     }
     if (!where.is<sym::Expr>() || !where.as_int().is_constant(0))
       made = make_call(m_, &n, "aten.movedim.int", {made, Value(sym::Expr(0)), where});
-    n.replace_all_uses_with(made);
+    n.replace_all_uses_with(laid_out_as(n, made));
+  }
+
+  /// What eager's batch rules give may lie in memory in another order than the results of a map, and views of it were
+  /// recorded with those strides.
+  Node* laid_out_as(Node& n, Node* made) {
+    if (!n.is_tensor() || n.tensor().rank() != made->tensor().rank()) return made;
+    const std::vector<std::int64_t> order = ops::shapes::memory_order(*m_.env, n.tensor().strides);
+    if (order == ops::shapes::memory_order(*m_.env, made->tensor().strides)) return made;
+    auto permuted = [&](Node* of, const std::vector<std::int64_t>& by) {
+      Values dims;
+      for (const std::int64_t d : by) dims.push_back(sym::Expr(d));
+      return make_call(m_, &n, "aten.permute.default", {of, dims});
+    };
+    Node* copy = make_call(m_, &n, "aten.clone.default", {permuted(made, order)},
+                           {{"memory_format", ops::MemoryFormat::Contiguous}});
+    return permuted(copy, ops::shapes::inverse_order(order));
   }
 
   fx::GraphModule& m_;

@@ -26,22 +26,15 @@ const ComplexRules& rules() {
 
 /// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
 constexpr std::string_view kByDecomposition[] = {
-    "aten.addbmm.default",
-    "aten.addcdiv.default",
-    "aten.addcmul.default",
-    "aten.addmv.default",
-    "aten.addr.default",
-    "aten.index_add.default",
-    "aten.index_fill.int_Scalar",
-    "aten.index_fill.int_Tensor",
-    "aten.isclose.default",
-    "aten.ldexp.Tensor",
-    "aten.lerp.Scalar",
-    "aten.lerp.Tensor",
-    "aten.linalg_multi_dot.default",
-    "aten.linspace.default",
-    "aten.rms_norm.default",
-    "aten.sinc.default",
+    "aten._neg_view.default",     "aten.addbmm.default",
+    "aten.addcdiv.default",       "aten.addcmul.default",
+    "aten.addmv.default",         "aten.addr.default",
+    "aten.index_add.default",     "aten.index_fill.int_Scalar",
+    "aten.index_fill.int_Tensor", "aten.isclose.default",
+    "aten.ldexp.Tensor",          "aten.lerp.Scalar",
+    "aten.lerp.Tensor",           "aten.linalg_multi_dot.default",
+    "aten.linspace.default",      "aten.rms_norm.default",
+    "aten.sinc.default",          "coil.fill_diagonal.default",
 };
 
 bool is_decomposed(std::string_view target) {
@@ -101,7 +94,7 @@ class Splitter {
     if (is_decomposed(n->target)) return take_apart(r);
     auto rule = rules().find(n->target);
     if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
-    Made made = rule->second(r);
+    Made made = made_by(rule->second, r);
     if (auto* parts = std::get_if<Parts>(&made)) {
       take_sizes(n, *parts);
       parts_[n] = fitted(r, *parts);
@@ -109,6 +102,19 @@ class Splitter {
       lists_[n] = std::move(*list);
     } else {
       replace_call(r, std::get<Value>(made), renaming_);
+    }
+  }
+
+  /// An error of the rule names the call.
+  template <class Rule>
+  static Made made_by(const Rule& rule, ComplexRewriter& r) {
+    try {
+      return rule(r);
+    } catch (const BeyondEnd&) {
+      r.refuse("takes no arguments of these dimensions");
+    } catch (const Error& e) {
+      if (std::string_view(e.what()).find("aten.") != std::string_view::npos) throw;
+      r.refuse(e.what());
     }
   }
 

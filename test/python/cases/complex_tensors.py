@@ -38,6 +38,16 @@ n.add(
     complex_normal(3, 4),
 )
 n.add(
+    "products_of_several",
+    lambda a, b, x: (
+        torch.einsum("ij,kj,j->ik", a, b, b[0]),
+        torch.einsum("ij,ij,j,ij->i", a.conj(), b, x, a),
+    ),
+    complex_normal(3, 4),
+    complex_normal(3, 4),
+    n.normal(4),
+)
+n.add(
     "moved",
     lambda a: (
         a.t(),

@@ -186,12 +186,19 @@ Made einsum(ComplexRewriter& r) {
   auto with = [&](Values operands) {
     return Value(r.call("aten.einsum.default", {r["equation"], std::move(operands)}));
   };
-  if (all.size() == 1) {
-    const Parts z = r.parts(all[0]);
-    return Parts{with({z.re}), z.im.is_none() ? z.im : with({z.im})};
-  }
-  if (all.size() != 2) r.refuse("takes at most two complex tensors");
-  return bilinear(r, r.parts(all[0]), r.parts(all[1]), [&](const Value& x, const Value& y) { return with({x, y}); });
+  // Linear in each operand: operands so far are real, those from `next` on are as they come.
+  std::function<Parts(Values, std::size_t)> from = [&](Values operands, std::size_t next) -> Parts {
+    if (next == all.size()) return {with(std::move(operands)), None{}};
+    const Parts z = r.parts(all[next]);
+    Values others = operands;
+    operands.push_back(z.re);
+    const Parts real = from(std::move(operands), next + 1);
+    if (z.im.is_none()) return real;
+    others.push_back(z.im);
+    const Parts turned = from(std::move(others), next + 1);
+    return {r.minus(real.re, turned.im), r.plus(real.im, turned.re)};
+  };
+  return from({}, 0);
 }
 
 Made linear(ComplexRewriter& r) {

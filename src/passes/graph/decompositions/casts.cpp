@@ -68,6 +68,23 @@ Value fill(Rewriter& r) {
                 {{"memory_format", ops::MemoryFormat::Contiguous}});
 }
 
+/// The places whose indices are equal. In a matrix that wraps, the diagonal begins again one row below its end.
+Value fill_diagonal(Rewriter& r) {
+  const TensorMeta& made = r.result();
+  const std::size_t rank = made.rank();
+  auto index = [&](std::size_t d) {
+    Exprs sizes(rank, 1);
+    sizes[d] = made.sizes[d];
+    return r.reshape(r.iota(made.sizes[d]), sizes);
+  };
+  Value first = index(0);
+  if (rank == 2 && r.flag("wrap")) first = r.call("aten.remainder.Scalar", {first, made.sizes[1] + 1});
+  Value on_it = r.call("aten.eq.Tensor", {first, index(1)});
+  for (std::size_t d = 2; d < rank; ++d)
+    on_it = r.call("aten.logical_and.default", {on_it, r.call("aten.eq.Tensor", {first, index(d)})});
+  return r.where(on_it, r.full({}, r["fill_value"], made.dtype, made.device), r["self"]);
+}
+
 /// Where nothing is dropped; lowering draws masks.
 Value dropout(Rewriter& r) { return r.flag("train") && r.real("p") != 0.0 ? Value(None{}) : self(r); }
 
@@ -93,6 +110,7 @@ void decompose_casts(DecompositionTable& t) {
     t[op] = clone;
   t["aten.copy.default"] = copy;
   for (std::string_view op : {"aten.fill.Scalar", "aten.fill.Tensor", "aten.zero.default"}) t[op] = fill;
+  t["coil.fill_diagonal.default"] = fill_diagonal;
   for (std::string_view op : {"aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default",
                               "aten.feature_alpha_dropout.default"})
     t[op] = dropout;

@@ -377,6 +377,7 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.clamp_max.default"] = clamp_one_side;
   t["aten.clamp.Tensor"] = clamp_tensor;
   t["aten.square.default"] = square;
+  t["aten._neg_view.default"] = [](Rewriter& r) -> Value { return r.call("aten.neg.default", {r["self"]}); };
   t["aten.frac.default"] = frac;
   t["aten.relu6.default"] = relu6;
   t["aten.deg2rad.default"] = scaled_by(M_PI / 180);

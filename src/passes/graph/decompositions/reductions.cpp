@@ -158,6 +158,7 @@ Value diff(Rewriter& r) {
   if (parts.size() > 1) x = r.call("aten.cat.default", {parts, d});
   for (std::int64_t i = 0; i < n; ++i) {
     Expr size = r.meta(x).sizes[at];
+    if (size.is_constant(0)) break;  // nothing is left to take differences of
     Value later = r.call("aten.slice.Tensor", {x, d, 1, size}),
           earlier = r.call("aten.slice.Tensor", {x, d, 0, size - 1});
     x = r.dtype(x) == DType::Bool ? r.call("aten.logical_xor.default", {later, earlier}) : r.sub(later, earlier);

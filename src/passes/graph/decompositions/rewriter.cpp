@@ -30,8 +30,9 @@ std::int64_t Rewriter::number(std::string_view name) const {
 double Rewriter::real(std::string_view name) const { return node->arg(name).as_double(); }
 
 std::int64_t Rewriter::dim(std::string_view name, std::size_t rank) const {
-  std::int64_t d = number(name);
-  return d < 0 ? d + static_cast<std::int64_t>(std::max<std::size_t>(rank, 1)) : d;
+  const std::int64_t d = number(name), n = static_cast<std::int64_t>(std::max<std::size_t>(rank, 1));
+  if (d < -n || d >= n) refuse(fmt::format("`{}` is {}, of a tensor of {} dimensions", name, d, rank));
+  return d < 0 ? d + n : d;
 }
 
 fx::Node* Rewriter::call(std::string_view target, Values args, std::vector<std::pair<std::string, Value>> named) {
