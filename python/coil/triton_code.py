@@ -173,10 +173,7 @@ class Signature:
         """
         if not compiled:  # the interpreter makes it
             return [{"name": name, "kind": "tensor"}]
-        from triton.backends.nvidia.driver import expand_signature
-
         rank = len(self.descriptors[name])
-        types = expand_signature([self.types[name]], [map] if map else None)
         first = {"name": name, "kind": "tensor", "aligned": True}
         if map:
             if map["fp4_padded"]:
@@ -184,15 +181,19 @@ class Signature:
             element = _HOST_ELEMENT.get(map["elem_type"], map["elem_type"])
             first["bytes"] = 128
             first["map"] = {"element": element, "swizzle": map["swizzle"], "box": list(map["block_size"])}
-        out, rest = [first], types[1:]
-        before = [t for t in rest[: len(rest) - 2 * rank] if t != "i1"]
-        for types in (before, rest[len(rest) - 2 * rank :]):
-            for k, t in enumerate(types):
-                kind = "size" if k < rank else "stride"
-                out.append({"name": name, "kind": kind, "dimension": k % rank, "bytes": int(t[1:]) // 8})
-            if types is before:
-                out += [{"name": name, "kind": "constant", "bytes": 1, "bits": 0} for t in rest if t == "i1"]
-        return out
+        sizes = [{"name": name, "kind": "size", "dimension": d, "bytes": 8} for d in range(rank)]
+        strides = [{"name": name, "kind": "stride", "dimension": d, "bytes": 8} for d in range(rank)]
+        flags = [{"name": name, "kind": "constant", "bytes": 1, "bits": 0}] * _flags()
+        return [first, *(() if map else [*sizes, *strides, *flags]), *({**s, "bytes": 4} for s in sizes), *strides]
+
+
+def _flags():
+    """Numbers of one bit, such as how to fill what lies outside, that stand behind a tensor in place of a descriptor
+    (Triton's launcher, triton/backends/nvidia/driver.py).
+    """
+    from triton.backends.nvidia import driver
+
+    return 2 if hasattr(driver, "expand_signature") else 1  # from Triton 3.7 on; before
 
 
 _HOST_ELEMENT = {8: 10, 9: 8, 10: 9}  # values of CUtensorMapDataType where Triton's compiler has others
