@@ -347,7 +347,7 @@ def _compile_frozen(gm, options, inputs):
         if not all(map(can_hold, nodes, tensors)):
             return compile_graph(gm, options, "inference"), False
         frozen = {node.name: t for node, t in zip(nodes, tensors)}
-        return _named(_translated(gm, options, "inference", frozen, keep_graph=False), options), True
+        return _named(_translated(gm, options, "inference", frozen=frozen, keep_graph=False), options), True
 
     frozen = _native.FrozenGraph([tokens + i for i in held], compile_holding)
     frozen.prepare([inputs[i] for i in held])
