@@ -106,6 +106,7 @@ struct LaunchConfig {
   X(share, "cuIpcGetMemHandle", (MemoryHandle*, Address))                                                            \
   X(share_open, "cuIpcOpenMemHandle_v2", (Address*, MemoryHandle, unsigned))                                         \
   X(share_close, "cuIpcCloseMemHandle", (Address))                                                                   \
+  X(function_parameter, "cuFuncGetParamInfo", (Function, std::size_t, std::size_t*, std::size_t*))                   \
   X(tensor_map, "cuTensorMapEncodeTiled",                                                                            \
     (void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*, const unsigned*, const unsigned*, int, \
      int, int, int))

@@ -162,6 +162,15 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
     driver().check(driver().function_set(function, kFunctionMaxDynamicShared, static_cast<int>(l.shared_bytes)),
                    "give a kernel shared memory");
   }
+  if (l.word_count >= kTensorMapBytes / sizeof(void*) && driver().function_parameter)
+    if (const auto& places = arguments_apart(function); !places.empty()) {
+      std::vector<void*> each;
+      for (std::uint32_t at : places)
+        each.push_back(reinterpret_cast<std::byte*>(const_cast<void**>(words + l.words)) + at);
+      return driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes,
+                                            stream(), each.data(), nullptr),
+                            "launch a kernel");
+    }
   std::size_t bytes = l.word_count * sizeof(void*);
   void* arguments[] = {kLaunchBuffer, const_cast<void**>(words + l.words), kLaunchBufferSize, &bytes, kLaunchEnd};
   if (l.early) {
@@ -172,6 +181,26 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
   driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(),
                                  nullptr, arguments),
                  "launch a kernel");
+}
+
+/// A kernel's tensor maps are aligned where the driver puts them, behind what it has before the kernel's own arguments:
+/// a block that is aligned from its beginning on would have them elsewhere, so each argument is handed over by itself.
+const std::vector<std::uint32_t>& CudaQueue::arguments_apart(Function function) {
+  const auto [found, is_new] = apart_.try_emplace(function);
+  if (!is_new) return found->second;
+  std::vector<std::uint32_t> places;
+  std::size_t at = 0, offset = 0, size = 0;
+  bool takes_maps = false;
+  for (std::size_t k = 0; driver().function_parameter(function, k, &offset, &size) == kSuccess; ++k) {
+    const std::size_t aligned =
+        size == kTensorMapBytes ? std::size_t{kTensorMapAlignment} : std::max<std::size_t>(size, 1);
+    at = (at + aligned - 1) / aligned * aligned;
+    places.push_back(static_cast<std::uint32_t>(at));
+    at += size;
+    takes_maps = takes_maps || size == kTensorMapBytes;
+  }
+  if (takes_maps) found->second = std::move(places);
+  return found->second;
 }
 
 void CudaQueue::make_tensor_map(const TensorMapShape& s, void* address, void* to) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <unordered_map>
 
 #include "runtime/cuda/driver/copier.h"
 #include "runtime/cuda/driver/device.h"
@@ -82,6 +83,8 @@ class CudaQueue final : public Queue {
   /// Returns when all work has ended, whatever came of it: true. False where an exchange failed and does not leave the
   /// device.
   bool work_ends() const;
+  /// Where in its block each argument of a kernel lies that takes tensor maps; nothing of other kernels.
+  const std::vector<std::uint32_t>& arguments_apart(Function);
   Event mark(Stream);
   void wait_for(Stream, Event);
   void end_lanes();
@@ -97,6 +100,7 @@ class CudaQueue final : public Queue {
   std::optional<Recording> recording_;
   std::vector<std::shared_ptr<QueueWatcher>> watchers_;
   InFlight in_flight_;
+  std::unordered_map<Function, std::vector<std::uint32_t>> apart_;
   Storage fence_;                   ///< what end_library_work writes to
   int depth_ = 0;                   ///< of begin … end
   ContextHandle before_ = nullptr;  ///< the thread's context at the outermost begin
