@@ -71,8 +71,18 @@ Value solution(const Call& call, const TensorMeta& a, const TensorMeta& b, bool 
   return columns ? by_columns(call, b, sizes) : dense(call.env, b, sizes);
 }
 
+/// One for each row of each matrix.
+void require_pivots(const Call& call, const TensorMeta& a) {
+  const TensorMeta& pivots = call.tensor(1);
+  if (pivots.rank() + 1 != a.rank())
+    refuse(call, "takes pivots of {} dimensions for a matrix of {}", pivots.rank(), a.rank());
+  for (std::size_t d = 0; d < pivots.rank(); ++d)
+    require_equal(call, pivots.sizes[d], a.sizes[d], "the sizes of the pivots and the matrix");
+}
+
 Value lu_solve(const Call& call) {
   const TensorMeta &a = square(call), &b = matrix(call, 2);
+  require_pivots(call, a);
   const bool left = flag(call, "left", true);
   return solution(call, a, b, left, left);
 }
@@ -92,7 +102,11 @@ Value ldl_factor_ex(const Call& call) {
                 integers(call, a, batch_of(a))};
 }
 
-Value ldl_solve(const Call& call) { return solution(call, square(call), matrix(call, 2), true, true); }
+Value ldl_solve(const Call& call) {
+  const TensorMeta& a = square(call);
+  require_pivots(call, a);
+  return solution(call, a, matrix(call, 2), true, true);
+}
 
 Value lu_permutation(const Call& call) {
   const TensorMeta& pivots = call.tensor(0);

@@ -107,6 +107,8 @@ Exprs adapted_sizes(const Call& call, std::size_t n) {
   if (self.rank() != n + 1 && self.rank() != n + 2)
     refuse(call, "takes rank {} or {}, not {}", n + 1, n + 2, self.rank());
   Exprs sizes = self.sizes, wanted = spread(call, call["output_size"], n);
+  for (Expr e : wanted)
+    if (e.constant() && *e.constant() < 0) refuse(call, "has no results of {} places", *e.constant());
   std::copy(wanted.begin(), wanted.end(), sizes.end() - static_cast<std::ptrdiff_t>(n));
   return sizes;
 }
