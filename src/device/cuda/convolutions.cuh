@@ -70,6 +70,26 @@ C_FN void c_fetch_places(u16* to, const c_picture& x, int image, int top, int le
   }
 }
 
+// Squares of a block one after the other, of which one is fetched while another is worked on: `fetch(square, which)` to
+// one of two places in shared memory, `work(square, which)`.
+template <class Fetch, class Work> C_FN void c_walk(const c_squares& squares, const Fetch& fetch, const Work& work) {
+  const int count = squares.images * squares.down * squares.across;
+  const auto begin = [&](int k, int to) {
+    if (k < count) fetch(c_square_of(squares, k), to);
+    c_copies_begun();
+  };
+  int now = 0;
+  begin(squares.first, 0);
+  for (int k = squares.first; k < count; k += squares.step, now ^= 1) {
+    begin(k + squares.step, now ^ 1);
+    c_copies_arrive_but<1>();
+    c_sync();
+    work(c_square_of(squares, k), now);
+    c_sync();
+  }
+  c_copies_arrive_but<0>();
+}
+
 // The weights of a group: elements from one result, channel, row and column to the next.
 struct c_weights {
   const u16* at;
@@ -117,23 +137,12 @@ C_FN void c_convolution(u16* shared, const c_picture& x, const c_squares& square
       const int result = first + n * 8 + lane % 4 * 2 + i;
       starts[n][i] = some && result < S::out ? start(group * S::out + result) : 0.0f;
     }
-  const int count = squares.images * squares.down * squares.across;
-  const auto fetch = [&](int k, int to) {
-    if (k < count) {
-      const c_square s = c_square_of(squares, k);
-      c_fetch_places<R::high, R::wide, R::channels, R::place, S::apart_down, S::apart_right, S::threads>(
-          shared + to * R::elements, x, s.image, s.down * S::high * S::down - squares.above,
-          s.across * S::wide * S::right - squares.left, block * R::channels);
-    }
-    c_copies_begun();
+  const auto fetch = [&](const c_square& s, int to) {
+    c_fetch_places<R::high, R::wide, R::channels, R::place, S::apart_down, S::apart_right, S::threads>(
+        shared + to * R::elements, x, s.image, s.down * S::high * S::down - squares.above,
+        s.across * S::wide * S::right - squares.left, block * R::channels);
   };
-  int k = squares.first, now = 0;
-  fetch(k, 0);
-  for (; k < count; k += squares.step, now ^= 1) {
-    fetch(k + squares.step, now ^ 1);
-    c_copies_arrive_but<1>();
-    c_sync();
-    const c_square s = c_square_of(squares, k);
+  c_walk(squares, fetch, [&](const c_square& s, int now) {
     for (int run = part; run < runs; run += PARTS) {
       const int p = run * 16 + lane % 16;
       const u16* const at = shared + now * R::elements +
@@ -164,9 +173,7 @@ C_FN void c_convolution(u16* shared, const c_picture& x, const c_squares& square
         }
       }
     }
-    c_sync();
-  }
-  c_copies_arrive_but<0>();
+  });
 }
 
 // A block's part of the gradient of the weights, sums over its squares of dy * x, to `sums` [out, rows, columns, in] of
@@ -183,26 +190,16 @@ template <bool BF16, class S, int WIDE> C_FN void c_convolution_weights(u16* sha
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int within = warp / warps_of_group, group = block * S::groups + within, first = warp % warps_of_group * WIDE;
   const bool some = group < groups;  // else its channels are zeros
-  const int count = squares.images * squares.down * squares.across;
-  const auto fetch = [&](int k, int to) {
-    if (k < count) {
-      const c_square s = c_square_of(squares, k);
-      u16* const at = shared + to * stage;
-      c_fetch_places<R::high, R::wide, R::channels, R::place, 1, 1, S::threads>(
-          at, x, s.image, s.down * S::high * S::down - squares.above, s.across * S::wide * S::right - squares.left,
-          block * R::channels);
-      c_fetch_places<S::high, S::wide, channels, place, 1, 1, S::threads>(
-          at + R::elements, dy, s.image, s.down * S::high, s.across * S::wide, block * channels);
-    }
-    c_copies_begun();
+  const auto fetch = [&](const c_square& s, int to) {
+    u16* const at = shared + to * stage;
+    c_fetch_places<R::high, R::wide, R::channels, R::place, 1, 1, S::threads>(
+        at, x, s.image, s.down * S::high * S::down - squares.above, s.across * S::wide * S::right - squares.left,
+        block * R::channels);
+    c_fetch_places<S::high, S::wide, channels, place, 1, 1, S::threads>(at + R::elements, dy, s.image, s.down * S::high,
+                                                                        s.across * S::wide, block * channels);
   };
   f32 acc[tall][WIDE][4] = {};
-  int k = squares.first, now = 0;
-  fetch(k, 0);
-  for (; k < count; k += squares.step, now ^= 1) {
-    fetch(k + squares.step, now ^ 1);
-    c_copies_arrive_but<1>();
-    c_sync();
+  c_walk(squares, fetch, [&](const c_square&, int now) {
     const u16 *const of_x = shared + now * stage + within * S::in, *const of_dy = shared + now * stage + R::elements +
                                                                                   within * S::out;
     for (int run = 0; run < runs; ++run) {
@@ -224,9 +221,7 @@ template <bool BF16, class S, int WIDE> C_FN void c_convolution_weights(u16* sha
         }
       }
     }
-    c_sync();
-  }
-  c_copies_arrive_but<0>();
+  });
   if (!some) return;
 #pragma unroll
   for (int t = 0; t < tall; ++t)
