@@ -354,17 +354,20 @@ def _compile_frozen(gm, options, inputs):
     return _named(frozen, options)
 
 
-def _is_plain(graph, count):
+def _is_plain(graph, inputs):
     """Whether AOTAutograd has nothing to do around an inference graph, so that Dynamo may call it directly: no result
     to alias anew, no write of its own to make, no tensor subclass to unwrap, no pending collective among its inputs.
     """
     from torch._functorch._aot_autograd.schemas import MutationType, OutputType, PlainTensorMeta
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
     context = torch._guards.TracingContext.try_get()
     meta = context and context.fw_metadata
     return (
         meta is not None
-        and graph.arguments == count
+        and graph.arguments == len(inputs)
+        # (Up to torch 2.11 the metadata describes what the subclasses hold.)
+        and not any(map(is_traceable_wrapper_subclass, inputs))
         and not meta.tokens
         and not getattr(meta, "act_input_indices", ())
         and all(i.mutation_type in (MutationType.NOT_MUTATED, MutationType.MUTATED_IN_GRAPH) for i in meta.input_info)
@@ -435,7 +438,7 @@ class _Compilers:
         if not self.keeps:
             return graph
         output = kept.Output(graph, self.options.cache)
-        output.plain = _is_plain(graph, len(self.example_inputs))
+        output.plain = _is_plain(graph, self.example_inputs)
         return output
 
 
@@ -479,6 +482,6 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         wrapped = backend(gm, example_inputs)
     if compilers.watch is not None:
         compilers.watch.told(gm, len(loaded))
-    if (made := compilers.made) and _is_plain(inner(made), len(example_inputs)):
+    if (made := compilers.made) and _is_plain(inner(made), example_inputs):
         return made
     return loaded[0].graph if loaded and loaded[0].plain else wrapped
