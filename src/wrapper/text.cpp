@@ -1,4 +1,5 @@
 #include "wrapper/text.h"
+#include <algorithm>
 
 #include "ir/text_parts.h"
 #include "ops/call_argument.h"
@@ -26,7 +27,7 @@ class Text {
     }
     for (const Output& o : p_.outputs) output(o);
     if (complete_) {
-      for (const Kernel& k : p_.kernels) kernel_text(k);
+      for (std::size_t k : kernels_as_defined()) kernel_text(p_.kernels[k]);
       for (const auto& [name, text] : p_.source)
         out_ += fmt::format("source {} = {}\n", ir::word_text(name), ops::quote(text));
     }
@@ -34,6 +35,16 @@ class Text {
   }
 
  private:
+  /// In the order in which lines define them, which is how a reader numbers them.
+  std::vector<std::size_t> kernels_as_defined() const {
+    std::vector<std::size_t> order;
+    for (const Line& l : p_.lines)
+      if (const auto* d = std::get_if<DefineKernel>(&l)) order.push_back(d->kernel);
+    for (std::size_t k = 0; k < p_.kernels.size(); ++k)
+      if (std::ranges::find(order, k) == order.end()) order.push_back(k);
+    return order;
+  }
+
   void header() {
     std::string devices = p_.device == Device{} ? "" : " on " + to_string(p_.device);
     for (Device d : p_.others) devices += " and " + to_string(d);

