@@ -165,8 +165,7 @@ class Translator:
     those of memory that does not come as the graph has it. `free`: positions of results whose
     strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
     has them, that hold in every call. `taker`: says which exchanges the program carries out (exchanges.Taker); else
-    torch does. `handed`: names of
-    operators that are torch's to carry out."""
+    torch does. `handed`: names of operators that are torch's to carry out."""
 
     def __init__(
         self,

@@ -46,6 +46,12 @@ bool relayout(Graph& graph, BufferId id, const Exprs& strides) {
   return relayout(graph, id, strides, views);
 }
 
+std::optional<std::size_t> innermost(const Exprs& sizes, const Exprs& strides) {
+  for (std::size_t d = sizes.size(); d-- > 0;)
+    if (strides[d].is_constant(1) && !sizes[d].is_constant(1)) return d;
+  return std::nullopt;
+}
+
 Exprs channels_last(const Exprs& sizes) {
   Exprs strides(sizes.size());
   Expr next = 1;

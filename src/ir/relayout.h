@@ -1,5 +1,6 @@
 // Other strides for a computed buffer, in its layout and in every library call and result that takes it whole.
 #pragma once
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +20,8 @@ bool is_whole(const BufferView&, const Layout&);
 bool relayout(Graph&, BufferId, const Exprs& strides);
 /// The same where the views of the buffer are known.
 bool relayout(Graph&, BufferId, const Exprs& strides, const std::vector<BufferView*>& views);
+/// The dimension whose neighbours are neighbours in memory.
+std::optional<std::size_t> innermost(const Exprs& sizes, const Exprs& strides);
 /// Strides with dimension 1 innermost: [N, H, W, C] in memory.
 Exprs channels_last(const Exprs& sizes);
 

@@ -1,4 +1,5 @@
 #include "wrapper/text.h"
+
 #include <algorithm>
 
 #include "ir/text_parts.h"

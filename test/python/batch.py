@@ -39,6 +39,14 @@ class Batch(torch.nn.Module):
         return {case.name: plain(case.function(*of[case.name])) for case in self.cases}
 
 
+def outcomes_by_group(cases, *options):
+    """The outcomes of cases as exported, each group in a compile of its own."""
+    names = {}
+    for group in sorted({c.group for c in cases}):
+        names |= outcomes([c for c in cases if c.group == group], False, *options)
+    return names
+
+
 def outcomes(cases, decomposed=False, *options, caught=CoilError):
     """Name -> what is wrong with the case (empty when nothing is). Where a compile of all fails, halves are tried, so
     that only the cases at fault fail. `options`: of the compile; `caught`: what counts as a case's failure.

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from batch import Case, outcomes
+from batch import Case, outcomes_by_group
 from coil_harness import check, coil_ok
 from test_cuda_values import BF16, EMULATE, seeded
 from test_cuda_windows import gradients, last
@@ -99,10 +99,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def found():
-    names = {}
-    for group in sorted({c.group for c in CASES}):
-        names |= outcomes([c for c in CASES if c.group == group], False, *EMULATE)
-    return names
+    return outcomes_by_group(CASES, *EMULATE)
 
 
 @pytest.mark.parametrize("name", [c.name for c in CASES])

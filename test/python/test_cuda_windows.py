@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from batch import Case, outcomes
+from batch import Case, outcomes, outcomes_by_group
 from test_cuda_values import BF16, EMULATE, seeded
 
 
@@ -203,10 +203,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def found():
-    names = {}
-    for group in sorted({c.group for c in CASES}):
-        names |= outcomes([c for c in CASES if c.group == group], False, *EMULATE)
-    return names
+    return outcomes_by_group(CASES, *EMULATE)
 
 
 @pytest.mark.parametrize("name", [c.name for c in CASES])

@@ -106,7 +106,7 @@ class ChannelsLast {
     std::unordered_map<BufferId, std::vector<std::pair<BufferView, BufferView>>>
         converted;  // several views of one buffer, each with its copy
     auto convert = [&](BufferView& x, const Operation& reader) {
-      if (!needs_conversion(x)) return;
+      if (!needs_conversion(x) && !(is_own(std::get<Extern>(reader.node)) && !begins_on_vector(x))) return;
       auto& copies = converted[x.buffer];
       auto found = std::find_if(copies.begin(), copies.end(), [&](const auto& known) { return known.first == x; });
       if (found == copies.end()) {
@@ -144,12 +144,7 @@ class ChannelsLast {
   bool is_packed(const BufferView& weight) const { return graph_.is_known(weight.buffer); }
 
   bool needs_conversion(const BufferView& v) const {
-    // Whatever reads channels in vectors reads the first one from where a vector begins.
-    constexpr std::int64_t kVector = 8;
     if (v.sizes.size() < 3) return false;
-    if (graph_.env().statically_known_multiple_of(v.sizes[1], kVector) &&
-        !graph_.env().statically_known_multiple_of(v.offset, kVector))
-      return true;
     const Exprs wanted = channels_last(v.sizes);
     bool spatial = false;
     for (std::size_t d = 2; d < v.sizes.size(); ++d) spatial |= !v.sizes[d].is_constant(1);
@@ -157,6 +152,12 @@ class ChannelsLast {
     for (std::size_t d = 0; d < v.sizes.size(); ++d)
       if (!v.sizes[d].is_constant(1) && !(v.strides[d] == wanted[d])) return true;
     return false;
+  }
+
+  /// Whether the first of the channels, which kernels of Coil's own read in vectors, lies where a vector begins.
+  bool begins_on_vector(const BufferView& v) const {
+    constexpr std::int64_t kVector = 8;
+    return graph_.env().statically_known_multiple_of(v.offset, kVector);
   }
 
   BufferView temporary(const BufferView& like) {

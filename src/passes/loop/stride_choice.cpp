@@ -62,13 +62,6 @@ class StrideChoice {
     if (theirs > mine) relayout(graph_, out, row_major);
   }
 
-  /// The dimension whose neighbours are neighbours in memory.
-  static std::optional<std::size_t> innermost(const Exprs& sizes, const Exprs& strides) {
-    for (std::size_t d = sizes.size(); d-- > 0;)
-      if (strides[d].is_constant(1) && !sizes[d].is_constant(1)) return d;
-    return std::nullopt;
-  }
-
   static double of(const Votes& votes, Expr index) {
     auto found = votes.find(index);
     return found == votes.end() ? 0 : found->second;

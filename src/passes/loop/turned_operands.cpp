@@ -4,6 +4,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "ir/relayout.h"
+
 namespace coil::ir {
 namespace {
 
@@ -57,12 +59,6 @@ class Turning {
 
   std::int64_t elements(const Layout& layout) const { return graph_.env().hint_or(sym::product(layout.sizes), 0); }
 
-  static std::optional<std::size_t> innermost(const Layout& layout) {
-    for (std::size_t d = layout.sizes.size(); d-- > 0;)
-      if (layout.strides[d].is_constant(1) && !layout.sizes[d].is_constant(1)) return d;
-    return std::nullopt;
-  }
-
   /// How a load walks a large buffer; nothing where it does not read all of it, each element once.
   std::optional<Walk> walk_of(const Operation& op, Scalar load) const {
     if (load->op != ScalarOp::Load || !load->args.empty() || load->mask) return std::nullopt;
@@ -101,7 +97,7 @@ class Turning {
     Votes votes;
     std::unordered_set<BufferId> seen{but};
     const auto count = [&](const Layout& layout, const Exprs& index) {
-      if (const auto d = innermost(layout); d && *d < index.size())
+      if (const auto d = innermost(layout.sizes, layout.strides); d && *d < index.size())
         votes[index[*d]] += static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
     };
     for (Scalar load : loads(op.body()))

@@ -162,7 +162,7 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
     driver().check(driver().function_set(function, kFunctionMaxDynamicShared, static_cast<int>(l.shared_bytes)),
                    "give a kernel shared memory");
   }
-  if (l.word_count >= kTensorMapBytes / sizeof(void*) && driver().function_parameter)
+  if (makes_maps_ && driver().function_parameter)
     if (const auto& places = arguments_apart(function); !places.empty()) {
       std::vector<void*> each;
       for (std::uint32_t at : places)
@@ -227,6 +227,7 @@ void CudaQueue::make_tensor_map(const TensorMapShape& s, void* address, void* to
   for (std::uint32_t d = 0; d < s.rank; ++d) last += (s.sizes[d] - 1) * s.strides[d];
   if (driver().version() <= kDriverWithBug && last + 1 < kSmall) map[1] &= ~(std::uint64_t{1} << 21);
   std::memcpy(to, map, sizeof map);
+  makes_maps_ = true;
 }
 
 void CudaQueue::wait() {

@@ -100,6 +100,7 @@ class CudaQueue final : public Queue {
   std::optional<Recording> recording_;
   std::vector<std::shared_ptr<QueueWatcher>> watchers_;
   InFlight in_flight_;
+  bool makes_maps_ = false;  ///< it has made a tensor map, so that kernels may take some
   std::unordered_map<Function, std::vector<std::uint32_t>> apart_;
   Storage fence_;                   ///< what end_library_work writes to
   int depth_ = 0;                   ///< of begin … end
