@@ -334,6 +334,12 @@ def begin(rank, ranks, folder, name):
     torch.set_num_threads(1)
 
 
+def end():
+    """Joins Gloo's threads: one that needs the interpreter while that goes down ends the process."""
+    dist.barrier()
+    dist.destroy_process_group()
+
+
 def run_emitted(form, rank, ranks, folder, names):
     begin(rank, ranks, folder, f"torch-store-{form}")
     for name in names:
@@ -343,7 +349,7 @@ def run_emitted(form, rank, ranks, folder, names):
             given = emitted_results(form, folder / f"{name}.{rank}.pt2", args)
             results = {k: t.detach().clone().contiguous() for k, t in zip(want, given)}
         save_file(results, folder / f"{name}.{rank}.{form}.safetensors")
-    dist.barrier()
+    end()
 
 
 def main(rank, ranks, folder, names=()):
@@ -356,7 +362,7 @@ def main(rank, ranks, folder, names=()):
         coil_harness.export(module, args, path, dynamic)
         save_file(inputs, folder / f"{name}.{rank}.in.safetensors")
         save_file(want, folder / f"{name}.{rank}.want.safetensors")
-    dist.barrier()
+    end()
 
 
 if __name__ == "__main__":
