@@ -1,6 +1,5 @@
-"""The sweep over models that nobody named (`zoo_models.py`): eager, Inductor, Inductor with CUDA graphs, Coil,
-Coil with
-CUDA graphs, through torch.compile on one GPU.
+"""The sweep over models that nobody named (`zoo_models.py`): eager, Inductor, Inductor with CUDA graphs, Coil, Coil
+with CUDA graphs, through torch.compile on one GPU.
 
 usage: zoo_gpu.py [NAME,...] [--modes MODE,...] [--sides SIDE,...] [--results FILE] [--jobs N] [--seconds N]
                   [--again] [--profile] [--set KEY=VALUE ...]
@@ -17,18 +16,14 @@ which is right where it is at most one and a half times eager's. `--profile` add
 """
 
 import argparse
-import contextlib
-import fcntl
 import json
 import math
-import os
 import pathlib
 import signal
-import statistics
-import subprocess
-import sys
-import tempfile
 import time
+
+import zoo
+from zoo import Results, distance, tensors_of
 
 SIDES = {
     "eager": None,
@@ -37,99 +32,22 @@ SIDES = {
     "coil": ("coil", None),
     "coil graphs": ("coil", "reduce-overhead"),
 }
-PEERS = ("eager", "inductor", "inductor graphs")
-COIL = ("coil", "coil graphs")
-ALLOWED = 1.5  # of eager's own distance from f32
-OTHERS_TURNS = 60  # seconds in which the models that were prepared beside one are timed
+SWEEP = zoo.Sweep(__file__, ("eager", "inductor", "inductor graphs"), ("coil", "coil graphs"))
 
 
-class Results:
-    """A JSON file of {model: {mode: {side: figures}}} that several processes add to."""
-
-    def __init__(self, path):
-        self.path = pathlib.Path(path)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-
-    @contextlib.contextmanager
-    def locked(self, purpose, shared=False):
-        with open(f"{self.path}.{purpose}", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
-            yield
-
-    def read(self):
-        return json.loads(self.path.read_text()) if self.path.exists() else {}
-
-    def add(self, name, mode, figures):
-        with self.locked("lock"):
-            all = self.read()
-            all.setdefault(name, {}).setdefault(mode, {}).update(figures)
-            aside = self.path.with_suffix(".new")
-            aside.write_text(json.dumps(all, indent=1))
-            os.replace(aside, self.path)
-
-
-def ratio(sides):
-    """The best of the others' time over the best of Coil's; None where a side is missing."""
-    best = lambda names: min((sides[n]["ms"] for n in names if "ms" in sides.get(n, {})), default=None)
-    peers, coil = best(PEERS), best(COIL)
-    return peers / coil if peers and coil else None
-
-
-def is_right(sides, name):
-    figures, eager = sides.get(name, {}), sides.get("eager", {})
-    if "distance" not in figures or "distance" not in eager:
-        return None
-    return figures["distance"] <= ALLOWED * eager["distance"] + 1e-7
+def peaks(sides):
+    """MiB of the best of the others, and of Coil; a recording's memory is not the allocator's own to count."""
+    peak = lambda names: min(
+        (sides[n]["peak_mib"] for n in names if "peak_mib" in sides.get(n, {}) and "graphs" not in n), default=math.nan
+    )
+    return f"{peak(SWEEP.peers):.0f}, {peak(SWEEP.own):.0f}"
 
 
 def table(results, worst=None):
-    """Rows by how far Coil is ahead, the worst first."""
-    rows = []
-    for name, modes in results.items():
-        for mode, sides in modes.items():
-            rows.append((ratio(sides) or 0, name, mode, sides))
-    rows.sort(key=lambda r: r[:3])
-    names = list(SIDES)
-    lines = [
-        f"| model | mode | {' | '.join(names)} | others / Coil | MiB: best of the others, Coil | right |",
-        "|" + " --- |" * (len(names) + 5),
-    ]
-    for value, name, mode, sides in rows[:worst]:
-        cells = [f"{sides[n]['ms']:.3f}" if "ms" in sides.get(n, {}) else "–" for n in names]
-        # A recording's memory is not the allocator's own to count.
-        peak = lambda sides_of: min(
-            (sides[n]["peak_mib"] for n in sides_of if "peak_mib" in sides.get(n, {}) and "graphs" not in n),
-            default=math.nan,
-        )
-        right = [is_right(sides, n) for n in COIL]
-        told = "–" if all(r is None for r in right) else "yes" if all(r in (True, None) for r in right) else "NO"
-        lines.append(
-            f"| {name} | {mode} | {' | '.join(cells)} | {value:.2f} | {peak(PEERS):.0f}, {peak(COIL):.0f} | {told} |"
-        )
-    known = [r[0] for r in rows if r[0] > 0]
-    if known:
-        mean = math.exp(statistics.fmean(map(math.log, known)))
-        lines.append(f"\n{len(known)} rows, geometric mean {mean:.2f}, {sum(v < 1 for v in known)} below 1")
-    return "\n".join(lines)
+    return zoo.table(SWEEP, results, worst, [("MiB: best of the others, Coil", peaks)])
 
 
 # ---- One model
-
-
-def tensors_of(value):
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        return [value]
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [t for item in items for t in tensors_of(item)]
-
-
-def distance(got, want):
-    """Of several tensors, as one vector, in f64."""
-    up = sum(((g.double() - w.double()) ** 2).sum().item() for g, w in zip(got, want))
-    down = sum((w.double() ** 2).sum().item() for w in want)
-    return math.sqrt(up / max(down, 1e-300))
 
 
 class Case:
@@ -237,14 +155,14 @@ def measure(name, mode, chosen, results, profiled, limit):
 
     import gpu_sides as sides
 
-    with results.locked("quiet", shared=True):
+    with results.preparing():
         signal.alarm(round(limit))  # one that takes too long ends here, so that the others' turn comes
         case = Case(name, mode)
         torch.cuda.empty_cache()
         allocated = torch.cuda.memory_allocated()
         prepared = {side: prepare(case, side, allocated) for side in chosen}
         signal.alarm(0)
-    with results.locked("quiet"):
+    with results.timing():
         for side, (call, figures) in prepared.items():
             if call:
                 figures["ms"] = round(min(sides.by_clock(call, calls=8) for _ in range(3)), 4)
@@ -253,75 +171,14 @@ def measure(name, mode, chosen, results, profiled, limit):
             results.add(name, mode, {side: figures})
 
 
-# ---- The sweep
-
-
-def missing(all, name, mode, chosen):
-    there = all.get(name, {}).get(mode, {})
-    return [side for side in chosen if side not in there]
-
-
-def sweep(a, names, modes, chosen, results):
-    deadline = time.monotonic() + a.seconds
-    waiting = [(n, m) for m in modes for n in names if a.again or missing(results.read(), n, m, chosen)]
-    running = []
-    while waiting or running:
-        # Together, since nobody times while others compile.
-        started_now = not running
-        while started_now and waiting and len(running) < a.jobs and time.monotonic() < deadline:
-            name, mode = waiting.pop(0)
-            sides = chosen if a.again else missing(results.read(), name, mode, chosen)
-            command = [sys.executable, __file__, "--one", name, "--modes", mode, "--sides", ",".join(sides)]
-            command += ["--results", str(results.path), "--limit", str(a.limit), *(["--profile"] if a.profile else [])]
-            command += [x for s in a.set for x in ("--set", s)]
-            said = tempfile.TemporaryFile("w+")
-            running.append((name, mode, time.monotonic(), said, subprocess.Popen(command, stderr=said)))
-        if time.monotonic() >= deadline:
-            for *_, process in running:
-                process.kill()
-            print(f"out of time: {len(waiting) + len(running)} not done")
-            return
-        for item in list(running):
-            name, mode, start, file, process = item
-            if process.poll() is None and time.monotonic() - start < a.limit + OTHERS_TURNS:
-                continue
-            process.kill()
-            file.seek(0)
-            said = file.read().strip().splitlines()
-            running.remove(item)
-            here = results.read().get(name, {}).get(mode, {})
-            found = ratio(here)
-            print(
-                f"{name:24s} {mode:10s} "
-                + (f"{found:.2f}" if found else "    ")
-                + "".join(f"  {s} {here[s]['ms']:.3f}" for s in chosen if "ms" in here.get(s, {}))
-                + "".join(f"  {s}: {here[s]['error'][:200]}" for s in chosen if "error" in here.get(s, {}))
-                + (f"  {said[-1][:200]}" if process.returncode and said else ""),
-                flush=True,
-            )
-        time.sleep(0.2)
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("names", nargs="?")
-    p.add_argument("--modes", default="bf16")
-    p.add_argument("--sides", default=",".join(SIDES))
-    p.add_argument("--results", default="build-gpu/zoo.json")
-    p.add_argument("--jobs", type=int, default=1)
-    p.add_argument("--seconds", type=float, default=1e9)
-    p.add_argument("--limit", type=float, default=240, help="seconds of one model until it is timed")
-    p.add_argument("--again", action="store_true")
-    p.add_argument("--profile", action="store_true")
-    p.add_argument("--set", action="append", default=[])
-    p.add_argument("--one")
-    p.add_argument("--table")
-    p.add_argument("--worst", type=int)
+    zoo.add_options(p, SWEEP, "build-gpu/zoo.json", "bf16", 240)
     a = p.parse_args()
     chosen = a.sides.split(",")
     if a.table:
         return print(table(json.loads(pathlib.Path(a.table).read_text()), a.worst))
-    results = Results(a.results)
+    results = Results(a.results, a.locks)
     if a.one:
         import gpu_sides
 
@@ -329,7 +186,7 @@ def main():
         return measure(a.one, a.modes, chosen, results, a.profile, a.limit)
     from zoo_models import MODELS
 
-    sweep(a, a.names.split(",") if a.names else list(MODELS), a.modes.split(","), chosen, results)
+    zoo.run_all(SWEEP, a, a.names.split(",") if a.names else list(MODELS), a.modes.split(","), chosen, results)
     print(table(results.read(), a.worst))
 
 

@@ -8,8 +8,23 @@ namespace {
 using fx::Node;
 using fx::Opcode;
 
-std::optional<std::int64_t> elements(const Node* n) {
-  return n->is_tensor() ? n->tensor().numel().constant() : std::nullopt;
+/// Of a tensor or of several together; nullopt where a size is free, and of anything else.
+std::optional<std::int64_t> elements(const ops::Value& value) {
+  if (value.is<sym::TensorMeta>()) return value.as_tensor().numel().constant();
+  if (!value.is<ops::Values>()) return std::nullopt;
+  std::int64_t all = 0;
+  for (const ops::Value& item : value.as_list()) {
+    const std::optional<std::int64_t> some = elements(item);
+    if (!some) return std::nullopt;
+    all += *some;
+  }
+  return all;
+}
+
+bool is_item(const Node* n) { return n->is_call("_operator.getitem"); }
+
+bool is_view(const Node* n) {
+  return is_item(n) ? is_view(n->args[0].as_node()) : n->op && n->op->schema.is_view();
 }
 
 class Finder {
@@ -27,17 +42,17 @@ class Finder {
     for (Node* n = module_.graph.first(); n; n = n->next()) {
       if (n->opcode == Opcode::GetAttr && module_.is_constant(n->target))
         work_[n] = 0;
-      else if (n->opcode == Opcode::CallFunction && n->op && follows(n))
+      else if (n->opcode == Opcode::CallFunction && follows(n))
         work_[n] = work_of(n);
     }
     std::int64_t budget = 0, saved = 0;
     for (const auto& [name, t] : module_.attributes) budget += static_cast<std::int64_t>(t.storage.bytes);
     for (Node* n = module_.graph.first(); n; n = n->next()) {
       auto work = work_.find(n);
-      if (work == work_.end() || work->second == 0 || n->op->schema.is_view()) continue;
+      if (work == work_.end() || work->second == 0 || !n->is_tensor() || is_view(n)) continue;
       const bool leaves = std::any_of(n->users().begin(), n->users().end(),
-                                      [&](const Node* u) { return !work_.contains(u) || u->op->schema.is_view(); });
-      const std::int64_t bytes = *elements(n) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
+                                      [&](const Node* u) { return !work_.contains(u) || is_view(u); });
+      const std::int64_t bytes = *elements(n->meta.value) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
       if (!leaves || bytes > budget) continue;
       budget -= bytes;
       saved += work->second;
@@ -49,16 +64,20 @@ class Finder {
   /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, its sizes are
   /// known, and no host is needed for it.
   bool follows(const Node* n) const {
-    if (!is_lowered_(n->target) || n->op->random || n->op->side_effect || n->op->schema.is_mutating() || !elements(n))
-      return false;
+    if (!is_item(n) && !repeats(n)) return false;
     bool reads = false, constant = true;
     for (const ops::Value& arg : n->args)
       ops::for_each_node(arg, [&](const Node* x) { reads = true, constant = constant && work_.contains(x); });
     return reads && constant;
   }
 
+  bool repeats(const Node* n) const {
+    return n->op && is_lowered_(n->target) && !n->op->random && !n->op->side_effect && !n->op->schema.is_mutating() &&
+           elements(n->meta.value);
+  }
+
   std::int64_t work_of(const Node* n) const {
-    std::int64_t work = n->op->schema.is_view() ? 0 : *elements(n);
+    std::int64_t work = is_view(n) || is_item(n) ? 0 : *elements(n->meta.value);
     for (const ops::Value& arg : n->args)
       ops::for_each_node(arg, [&](const Node* x) { work = std::max(work, work + work_.at(x)); });
     return std::min(work, std::int64_t{1} << 50);

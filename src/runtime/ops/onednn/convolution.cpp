@@ -37,9 +37,6 @@ BoundView weight_view(const ConvolutionProblem& p) {
   return v;
 }
 
-/// A dense weight's descriptor keeps dimensions of size 1, which describe() would take for broadcast ones.
-dnnl::memory::desc describe_weight(const BoundView& v) { return {v.sizes, data_type(v.dtype), v.strides}; }
-
 class ConvolutionBuilder {
  public:
   ConvolutionBuilder(const ConvolutionProblem& p, DType dtype) : p_(p), dtype_(dtype) {
@@ -129,14 +126,18 @@ class ConvolutionBuilder {
     return channels_last(type, sizes);
   }
 
+  dnnl::memory::desc describe_operand(const BoundView& form) const {
+    return form.sizes == p_.y.sizes ? describe_exactly(form) : describe(form);
+  }
+
   template <class Use>
   auto with_primitive(const dnnl::memory::desc& weight, Use use)
       -> decltype(use(std::declval<dnnl::convolution_forward::primitive_desc>())) {
     std::vector<dnnl::memory::desc> operands;
-    for (const BoundView& v : operands_) operands.push_back(describe(v));
+    for (const BoundView& v : operands_) operands.push_back(describe_operand(v));
     const dnnl::primitive_attr attr = attributes(p_.post, operands);
-    const dnnl::memory::desc x = describe(channels_last(dtype_, p_.x.sizes)),
-                             y = describe(channels_last(result_type_, p_.y.sizes));
+    const dnnl::memory::desc x = describe_exactly(channels_last(dtype_, p_.x.sizes)),
+                             y = describe_exactly(channels_last(result_type_, p_.y.sizes));
     const dnnl::memory::desc bias = p_.bias ? describe(dense_view(bias_type(), p_.bias->sizes)) : dnnl::memory::desc();
     dnnl::memory::dims dilates, end;
     for (std::size_t d = 0; d < p_.spatial(); ++d) {
@@ -195,7 +196,8 @@ class ConvolutionBuilder {
       add(*call, DNNL_ARG_WEIGHTS, weight, pd.weights_desc());
     if (bias) add(*call, DNNL_ARG_BIAS, *bias, pd.bias_desc());
     const std::vector<int> arguments = operand_arguments(p_.post);
-    for (std::size_t i = 0; i < operands.size(); ++i) add(*call, arguments[i], operands[i], describe(operands_[i]));
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      add(*call, arguments[i], operands[i], describe_operand(operands_[i]));
     if (y.scratch)
       call->add_reordered_result(DNNL_ARG_DST, pd.dst_desc(), describe(p_.y), *y.scratch, y.given, old);
     else
@@ -241,9 +243,9 @@ class ConvolutionBuilder {
     if (packed_) return {staging.input(1), std::nullopt, {}};
     const BoundView w = weight_view(p_);
     if (w.dtype == dtype_ && !has_zero_stride(w))
-      return {staging.input(1), staging.scratch(wanted.get_size()), describe_weight(w)};
+      return {staging.input(1), staging.scratch(wanted.get_size()), describe_exactly(w)};
     BoundView dense = dense_view(dtype_, w.sizes);
-    return {staging.input(1, w, dense), staging.scratch(wanted.get_size()), describe_weight(dense)};
+    return {staging.input(1, w, dense), staging.scratch(wanted.get_size()), describe_exactly(dense)};
   }
 
   Result result(Staging& staging, const BoundView& form, bool old) const {
@@ -280,7 +282,7 @@ namespace {
 
 /// `weight` has the type to compute on; nothing where it lies as the primitive likes it, unless it was `converted`.
 std::optional<Packed> pack_alike(const ConvolutionProblem& p, const Tensor& weight, bool converted) {
-  const dnnl::memory::desc plain = describe_weight(weight_view(p)),
+  const dnnl::memory::desc plain = describe_exactly(weight_view(p)),
                            wanted = ConvolutionBuilder(p, weight.dtype).preferred_weight();
   if (plain == wanted && !converted) return std::nullopt;
   Packed packed = pack(weight, plain, wanted);

@@ -26,9 +26,6 @@ BoundView grouped(const BoundView& w, std::int64_t groups) {
   return v;
 }
 
-/// As it lies, dimensions of size 1 included.
-memory::desc exactly(const BoundView& v) { return {v.sizes, data_type(v.dtype), v.strides}; }
-
 class Builder {
  public:
   Builder(const WeightGradientProblem& p, DType dtype)
@@ -37,8 +34,8 @@ class Builder {
         result_type_(dtype == DType::BF16 && p.dw.dtype == DType::BF16 ? DType::BF16 : DType::F32) {}
 
   std::unique_ptr<PreparedCall> build() const {
-    const Gradient::primitive_desc pd =
-        describe_primitive(exactly(channels_last(dtype_, p_.x.sizes)), exactly(channels_last(dtype_, p_.dy.sizes)));
+    const Gradient::primitive_desc pd = describe_primitive(describe_exactly(channels_last(dtype_, p_.x.sizes)),
+                                                           describe_exactly(channels_last(dtype_, p_.dy.sizes)));
     if (!is_reference(pd.impl_info_str())) return finish(pd);
     const auto any = memory::format_tag::any;
     return finish(describe_primitive({p_.x.sizes, data_type(dtype_), any}, {p_.dy.sizes, data_type(dtype_), any}));
@@ -69,7 +66,7 @@ class Builder {
     const Operand x = operand(staging, 0, p_.x, pd.src_desc()), dy = operand(staging, 1, p_.dy, pd.diff_dst_desc());
     const bool as_computed = p_.dw.dtype == result_type_;
     const BoundView form = as_computed ? p_.dw : dense_view(result_type_, p_.dw.sizes);
-    const memory::desc lies = exactly(grouped(form, p_.groups));
+    const memory::desc lies = describe_exactly(grouped(form, p_.groups));
     const Staging::Operand given = as_computed ? staging.output(0) : staging.output(0, p_.dw, form, false);
     const bool direct = lies == pd.diff_weights_desc();
     const Staging::Operand computed = direct ? given : staging.scratch(pd.diff_weights_desc().get_size());
@@ -95,7 +92,7 @@ class Builder {
     BoundView form = channels_last(dtype_, given.sizes);
     const bool usable = given.dtype == dtype_ && !has_zero_stride(given);
     if (usable && !same_layout(form.sizes, given.strides, form.strides)) form = given;
-    const memory::desc lies = exactly(form);
+    const memory::desc lies = describe_exactly(form);
     const Staging::Operand source = usable ? staging.input(index) : staging.input(index, given, form);
     if (lies == wanted) return {source, std::nullopt, {}};
     return {source, staging.scratch(wanted.get_size()), lies};

@@ -68,6 +68,8 @@ dnnl::memory::desc describe(const BoundView& v) {
   return {dims, data_type(v.dtype), strides};
 }
 
+dnnl::memory::desc describe_exactly(const BoundView& v) { return {v.sizes, data_type(v.dtype), v.strides}; }
+
 dnnl::primitive_attr attributes(const std::vector<PostOp>& post, const std::vector<dnnl::memory::desc>& operands) {
   using A = dnnl::algorithm;
   dnnl::post_ops ops;

@@ -15,6 +15,9 @@ const dnnl::engine& engine();
 dnnl::memory::data_type data_type(DType);
 /// The memory of a view; dimensions of stride 0 become dimensions of size 1, which oneDNN broadcasts.
 dnnl::memory::desc describe(const BoundView&);
+/// The memory of a dense view with its own strides, also in dimensions of size 1: with one channel they tell oneDNN
+/// channels-last from rows, and where it takes x for rows and y for channels-last it has but its reference.
+dnnl::memory::desc describe_exactly(const BoundView&);
 /// The type in which to multiply values of two types: bf16 where both are and that is faster here (without instructions
 /// for it oneDNN emulates it, at less than a third of f32's speed), else f32.
 DType product_type(DType, DType);

@@ -1,0 +1,183 @@
+"""The sweep over models that nobody named on CPUs (`zoo_cpu_models.py`), f32: eager, Inductor, Inductor with freezing,
+ONNX Runtime, OpenVINO and Coil.
+
+usage: zoo_cpu.py [NAME,...] [--modes MODE,...] [--sides SIDE,...] [--results FILE] [--jobs N] [--threads N]
+                  [--again] [--set KEY=VALUE ...]
+       zoo_cpu.py --table FILE [--worst N]
+
+MODE: small, large (samples). Each model is a process of its own, which adds its figures to the results' file; what is
+there already is left out. Models are compiled side by side (`--jobs`) and timed one after the other.
+
+Of each side: milliseconds (the least of the medians of bursts that take turns), seconds of cold compile, and the
+distance from the same model in f64 (norm of the difference over the norm), which is right where it is at most one and a
+half times eager's. Coil runs as a package in a process without Python. `--profile` adds what its steps take.
+"""
+
+import argparse
+import json
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+
+import peers
+import zoo
+from common import COIL, coil_bench, export
+
+SWEEP = zoo.Sweep(__file__, peers.SIDES, ("coil",))
+ROUNDS = 3
+BURST = 0.25  # seconds that a side is called for in a round, or six calls
+
+
+def compile_seconds(sides):
+    """Of Inductor with freezing, and of Coil."""
+    cell = lambda name: f"{sides[name]['compile_s']:.2f}" if "compile_s" in sides.get(name, {}) else "–"
+    return f"{cell('inductor frozen')}, {cell('coil')}"
+
+
+def table(results, worst=None):
+    return zoo.table(SWEEP, results, worst, [("cold s: Inductor frozen, Coil", compile_seconds)])
+
+
+# ---- One model
+
+
+def burst(call):
+    """Median milliseconds of calls in a row."""
+    times, end = [], time.perf_counter() + BURST
+    while len(times) < 6 or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e3
+
+
+def line(error):
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+class Coil:
+    """Coil's side: the archive, its inputs, and a package made of it."""
+
+    def __init__(self, module, args, folder, options):
+        self.folder = pathlib.Path(folder)
+        self.archive, self.package = self.folder / "model.pt2", self.folder / "model.coil"
+        export(module, args, self.archive)
+        self.options = [x for s in options for x in ("--set", s)]
+        self.command("compile", self.archive, "-o", self.package, *self.options)
+
+    def command(self, *arguments):
+        done = subprocess.run([COIL, *map(str, arguments)], capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+        return done.stdout
+
+    def results(self):
+        from safetensors.torch import load_file
+
+        path = self.folder / "out.safetensors"
+        self.command("run", self.package, "--outputs", path)
+        named = load_file(path)
+        number = lambda name: [int(n) for n in re.findall(r"\d+", name)]
+        return [named[name] for name in sorted(named, key=number)]
+
+    def milliseconds(self, threads):
+        return coil_bench(self.package, threads, "--seconds", BURST)["latency_ms"]["median"]
+
+    def compile_seconds(self, threads):
+        return coil_bench(self.archive, threads, "--seconds", 0.05, *self.options)["compile_s"]
+
+
+def values(results):
+    """Floating-point tensors of a side's results, whatever it returns them as."""
+    import torch
+
+    kept = results if isinstance(results, (list, tuple, dict)) else [results]
+    kept = [torch.as_tensor(v) for v in (kept.values() if isinstance(kept, dict) else kept)]
+    return [t for t in kept if t.is_floating_point()]
+
+
+def prepare(side, case, folder, a):
+    """(call, its figures so far); no call where the side refuses the model, and says why."""
+    module, args, want = case
+    figures = {"date": time.strftime("%Y-%m-%d")}
+    try:
+        if side == "coil":
+            coil = Coil(module, args, folder, a.set)
+            figures["distance"] = zoo.distance(values(coil.results()), want)
+            return coil, figures
+        call, figures["compile_s"] = peers.make(side, module, args, folder, a.threads)
+        got = call()
+        figures["distance"] = zoo.distance(values(list(got.to_tuple()) if side == "openvino" else got), want)
+        return call, figures
+    except Exception as error:
+        return None, figures | {"error": line(error)}
+
+
+def case_of(name, mode):
+    """(module, inputs, its results in f64)."""
+    import torch
+
+    from zoo_cpu_models import MODELS
+
+    torch.manual_seed(0)
+    entry = MODELS[name]
+    module = entry.make().eval()
+    args = entry.inputs(entry.small if mode == "small" else entry.large)
+    up = lambda t: t.double() if t.is_floating_point() else t
+    want = values(module.double()(*map(up, args)))
+    torch.manual_seed(0)
+    return entry.make().eval(), args, want
+
+
+def time_all(prepared, a):
+    calls = {side: call for side, (call, _) in prepared.items() if call}
+    best = dict.fromkeys(calls, 1e9)
+    for _ in range(ROUNDS):
+        for side, call in calls.items():
+            took = call.milliseconds(a.threads) if side == "coil" else burst(call)
+            best[side] = min(best[side], took)
+    for side, ms in best.items():
+        prepared[side][1]["ms"] = round(ms, 4)
+    if "coil" in calls:
+        prepared["coil"][1]["compile_s"] = calls["coil"].compile_seconds(a.threads)
+
+
+def measure(name, mode, chosen, results, a):
+    import torch
+
+    torch.set_num_threads(a.threads)
+    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+        with results.preparing():
+            signal.alarm(round(a.limit))  # one that takes too long ends here, so that the others' turn comes
+            case = case_of(name, mode)
+            prepared = {side: prepare(side, case, folder, a) for side in chosen}
+            signal.alarm(0)
+        with results.timing():
+            time_all(prepared, a)
+        for side, (_, figures) in prepared.items():
+            results.add(name, mode, {side: figures})
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    zoo.add_options(p, SWEEP, "build/zoo_cpu.json", "small,large", 400)
+    p.add_argument("--threads", type=int, default=2)
+    a = p.parse_args()
+    chosen = a.sides.split(",")
+    if a.table:
+        return print(table(json.loads(pathlib.Path(a.table).read_text()), a.worst))
+    results = zoo.Results(a.results, a.locks)
+    if a.one:
+        return measure(a.one, a.modes, chosen, results, a)
+    from zoo_cpu_models import MODELS
+
+    zoo.run_all(SWEEP, a, a.names.split(",") if a.names else list(MODELS), a.modes.split(","), chosen, results)
+    print(table(results.read(), a.worst))
+
+
+if __name__ == "__main__":
+    main()

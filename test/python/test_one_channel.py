@@ -1,0 +1,53 @@
+"""Convolutions from one channel and to one, whose channels-last strides are those of rows too: values, and that the
+library has a kernel for them (its reference took some five hundred times as long).
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from coil_harness import ENVIRONMENT, check, coil_ok, export
+
+KINDS = {
+    "1d": (nn.Conv1d, (1000,)),
+    "2d": (nn.Conv2d, (28, 28)),
+    "3d": (nn.Conv3d, (8, 12, 12)),
+}
+
+
+class Added(nn.Module):
+    """With what a library's convolution also computes: an operand of the result's size, an activation."""
+
+    def __init__(self, convolution):
+        super().__init__()
+        self.convolution = convolution
+
+    def forward(self, x, y):
+        return torch.relu(self.convolution(x) + y)
+
+
+def case(kind, inputs, outputs, samples=2):
+    convolution, places = KINDS[kind]
+    module = Added(convolution(inputs, outputs, 3, padding=1)).eval()
+    return module, (torch.randn(samples, inputs, *places), torch.randn(samples, outputs, *places))
+
+
+@pytest.mark.parametrize("channels", [(1, 16), (16, 1), (1, 1), (1, 3)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_values(kind, channels):
+    check(*case(kind, *channels))
+
+
+def test_one_place():
+    check(Added(nn.Conv2d(1, 1, 1)).eval(), (torch.randn(3, 1, 1, 1), torch.randn(3, 1, 1, 1)))
+
+
+@pytest.mark.parametrize("channels", [(1, 16), (16, 1)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_reference(tmp_path, kind, channels):
+    archive = tmp_path / "m.pt2"
+    export(*case(kind, *channels), archive)
+    env = ENVIRONMENT | {"ONEDNN_VERBOSE": "1"}
+    said = coil_ok("bench", archive, "--threads", 1, "--seconds", 0.01, env=env).stdout
+    calls = [line.split(",")[4] for line in said.splitlines() if ",exec," in line and ",convolution," in line]
+    assert calls and not any(name.startswith("ref") for name in calls), set(calls)
