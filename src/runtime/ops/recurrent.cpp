@@ -1,14 +1,17 @@
 // One direction of one layer of a recurrent network, over a whole sequence: `recurrent` (LSTM, GRU, plain tanh and relu
 // cells).
 #include <algorithm>
-#include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "library_ops/products.h"
 #include "library_ops/recurrent.h"
 #include "runtime/device/cached_op.h"
 #include "runtime/device/library.h"
 #include "runtime/device/threads.h"
+#include "runtime/ops/gemm.h"
+#include "runtime/ops/panel/gemm.h"
+#include "runtime/ops/recurrent_cells.h"
 #include "runtime/ops/staging.h"
 #include "support/error.h"
 
@@ -32,10 +35,57 @@ struct Config {
   bool reverse = false, has_bias = false, has_projection = false, batch_invariant = false;
 };
 
-template <class T>
-T sigmoid(T x) {
-  return T{1} / (T{1} + std::exp(-x));
-}
+/// A state [batch, from] times a weight [to, from], in every step of a call. The weight is brought into panels once
+/// where this machine multiplies by those and there are steps enough to gain by it.
+class StepProduct {
+ public:
+  StepProduct(DType loop, std::int64_t batch, std::int64_t from, std::int64_t to, bool has_bias, std::int64_t steps,
+              bool batch_invariant) {
+    const Attributes attributes = {{std::string(library_ops::kHasBias.name), std::int64_t{has_bias}},
+                                   {std::string(library_ops::kBatchInvariant.name), std::int64_t{batch_invariant}}};
+    std::vector<BoundView> inputs = {dense_view(loop, {batch, from}), dense_view(loop, {to, from})};
+    if (has_bias) inputs.push_back(dense_view(loop, {to}));
+    const BoundView output = dense_view(loop, {batch, to});
+    GemmProblem problem = linear_problem(attributes, inputs, std::span(&output, 1));
+    constexpr std::int64_t kEnough = 8;
+    if (steps >= kEnough && batch > 0 && from > 0 && to > 0 && panels::multiplies(problem)) {
+      b_ = problem.b.given;
+      packed_ = aligned(panels::packed_bytes(loop, to, from));
+      problem.packed_desc = panels::packed_form(loop);
+      problem.packed_bytes = packed_;
+      by_panels_ = panels::make_gemm(problem);
+      return;
+    }
+    op_ = make_library_op("linear", attributes);
+    op_->prepare(inputs, std::span(&output, 1));
+  }
+
+  std::size_t workspace_bytes() const {
+    return packed_ + (by_panels_ ? by_panels_->workspace_bytes() : op_->workspace_bytes());
+  }
+
+  /// Before the first step of a call.
+  void begin(const void* weight, void* workspace) {
+    if (by_panels_) panels::pack(static_cast<std::byte*>(workspace), static_cast<const std::byte*>(weight), b_);
+  }
+
+  void run(std::span<const void* const> inputs, void* result, void* workspace) {
+    if (!by_panels_) return op_->run(inputs, std::span(&result, 1), workspace);
+    const void* operands[3] = {};
+    std::ranges::copy(inputs, operands);
+    operands[1] = workspace;
+    by_panels_->run(std::span(operands, inputs.size()), std::span(&result, 1),
+                    static_cast<std::byte*>(workspace) + packed_);
+  }
+
+ private:
+  static std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  BoundView b_;
+  std::size_t packed_ = 0;
+  std::unique_ptr<PreparedCall> by_panels_;
+  std::unique_ptr<LibraryOp> op_;
+};
 
 /// State in the type of the loops; one product of the hidden state with its weight for each step, then the cell,
 /// element by element.
@@ -74,13 +124,12 @@ class Recurrent : public PreparedCall {
     sums_ = staging_.scratch(bytes(batch_ * gates * hidden_));
     wide_ = staging_.scratch(config.has_projection ? bytes(batch_ * hidden_) : 0);
 
-    product_ = linear(loop, state_, gates * hidden_, config.has_bias);
-    std::size_t scratch = product_->workspace_bytes();
+    product_.emplace(loop, batch_, state_, gates * hidden_, config.has_bias, steps_, config.batch_invariant);
+    product_scratch_ = staging_.scratch(product_->workspace_bytes());
     if (config.has_projection) {
-      project_ = linear(loop, hidden_, state_, false);
-      scratch = std::max(scratch, project_->workspace_bytes());
+      project_.emplace(loop, batch_, hidden_, state_, false, steps_, config.batch_invariant);
+      project_scratch_ = staging_.scratch(project_->workspace_bytes());
     }
-    inner_ = staging_.scratch(scratch);
     pointers_.resize(staging_.operands());
   }
 
@@ -90,19 +139,19 @@ class Recurrent : public PreparedCall {
     staging_.load(inputs, outputs, workspace, pointers_);
     const std::int64_t width = gate_count(config_.mode) * hidden_;
     const T* h = at(h0_);
+    product_->begin(at(weight_), at(product_scratch_));
+    if (project_) project_->begin(at(projection_), at(project_scratch_));
     if (config_.mode == Mode::Lstm) std::memcpy(at(last_c_), at(c0_), bytes(batch_ * hidden_));
     for (std::int64_t i = 0; i < steps_; ++i) {
       const std::int64_t step = config_.reverse ? steps_ - 1 - i : i;
       T* y = at(y_) + step * batch_ * state_;
       const void* operands[] = {h, at(weight_), config_.has_bias ? at(bias_) : nullptr};
-      void* sums[] = {at(sums_)};
-      product_->run(std::span(operands, config_.has_bias ? 3 : 2), sums, at(inner_));
+      product_->run(std::span(operands, config_.has_bias ? 3 : 2), at(sums_), at(product_scratch_));
       T* made = config_.has_projection ? at(wide_) : y;
-      cells(made, h, at(x_) + step * batch_ * width);
+      step_cells(made, h, at(x_) + step * batch_ * width);
       if (config_.has_projection) {
         const void* wide[] = {made, at(projection_)};
-        void* narrow[] = {y};
-        project_->run(wide, narrow, at(inner_));
+        project_->run(wide, y, at(project_scratch_));
       }
       h = y;
     }
@@ -114,19 +163,7 @@ class Recurrent : public PreparedCall {
   static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   T* at(Staging::Operand o) const { return static_cast<T*>(pointers_[o]); }
 
-  /// [batch, from] times a weight [to, from].
-  std::unique_ptr<LibraryOp> linear(DType loop, std::int64_t from, std::int64_t to, bool has_bias) const {
-    auto op = make_library_op(
-        "linear", {{std::string(library_ops::kHasBias.name), std::int64_t{has_bias}},
-                   {std::string(library_ops::kBatchInvariant.name), std::int64_t{config_.batch_invariant}}});
-    std::vector<BoundView> inputs = {dense_view(loop, {batch_, from}), dense_view(loop, {to, from})};
-    if (has_bias) inputs.push_back(dense_view(loop, {to}));
-    const BoundView output = dense_view(loop, {batch_, to});
-    op->prepare(inputs, std::span(&output, 1));
-    return op;
-  }
-
-  void cells(T* made, const T* h, const T* x) const {
+  void step_cells(T* made, const T* h, const T* x) const {
     constexpr std::int64_t kGrain = 512;  // elements worth a thread: a few transcendental functions each
     parallel_ranges(batch_, 1 + kGrain / (hidden_ + 1), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) cell_row(made + b * hidden_, h + b * state_, x, b);
@@ -134,42 +171,30 @@ class Recurrent : public PreparedCall {
   }
 
   void cell_row(T* made, const T* h, const T* x, std::int64_t b) const {
-    const std::int64_t n = hidden_, width = gate_count(config_.mode) * n;
-    const T *s = at(sums_) + b * width, *g = x + b * width;
+    const std::int64_t width = gate_count(config_.mode) * hidden_;
+    const cells::Row<T> row{x + b * width, at(sums_) + b * width, hidden_, made};
     switch (config_.mode) {
-      case Mode::Lstm: {
-        T* c = at(last_c_) + b * n;
-        for (std::int64_t i = 0; i < n; ++i) {
-          c[i] = sigmoid(g[n + i] + s[n + i]) * c[i] + sigmoid(g[i] + s[i]) * std::tanh(g[2 * n + i] + s[2 * n + i]);
-          made[i] = sigmoid(g[3 * n + i] + s[3 * n + i]) * std::tanh(c[i]);
-        }
-        return;
-      }
-      case Mode::Gru:
-        for (std::int64_t i = 0; i < n; ++i) {
-          const T reset = sigmoid(g[i] + s[i]), keep = sigmoid(g[n + i] + s[n + i]),
-                  fresh = std::tanh(g[2 * n + i] + reset * s[2 * n + i]);
-          made[i] = (h[i] - fresh) * keep + fresh;
-        }
-        return;
-      case Mode::Tanh:
-        for (std::int64_t i = 0; i < n; ++i) made[i] = std::tanh(g[i] + s[i]);
-        return;
-      case Mode::Relu:
-        for (std::int64_t i = 0; i < n; ++i) {
-          const T sum = g[i] + s[i];
-          made[i] = sum < T{0} ? T{0} : sum;  // NaN stays
-        }
-        return;
+      case Mode::Lstm: return kernels_.lstm(row, at(last_c_) + b * hidden_);
+      case Mode::Gru: return kernels_.gru(row, h);
+      case Mode::Tanh: return kernels_.plain_tanh(row);
+      case Mode::Relu: return kernels_.plain_relu(row);
     }
   }
 
+  static const cells::KernelsOf<T>& kernels() {
+    if constexpr (std::is_same_v<T, float>)
+      return cells::kernels_of_this_machine().f32;
+    else
+      return cells::kernels_of_this_machine().f64;
+  }
+
   Config config_;
+  const cells::KernelsOf<T>& kernels_ = kernels();
   Staging staging_;
   std::int64_t steps_ = 0, batch_ = 0, hidden_ = 0, state_ = 0;
   Staging::Operand x_ = 0, h0_ = 0, c0_ = 0, weight_ = 0, bias_ = 0, projection_ = 0, y_ = 0, last_h_ = 0, last_c_ = 0,
-                   sums_ = 0, wide_ = 0, inner_ = 0;
-  std::unique_ptr<LibraryOp> product_, project_;
+                   sums_ = 0, wide_ = 0, product_scratch_ = 0, project_scratch_ = 0;
+  std::optional<StepProduct> product_, project_;
   std::vector<void*> pointers_;
 };
 

@@ -1,0 +1,17 @@
+#define COIL_CELL_BYTES 16  // what every x86-64 and ARM processor has
+#include "runtime/ops/recurrent_cells.h"
+
+#include "runtime/ops/recurrent_cell_loops.h"
+#include "support/cpu.h"
+
+namespace coil::runtime::cells {
+
+const Kernels& kernels_of_this_machine() {
+#ifdef __x86_64__
+  static const bool wide = machine_runs("avx2");
+  if (wide) return kAvx2;
+#endif
+  return kKernels;
+}
+
+}  // namespace coil::runtime::cells
