@@ -23,10 +23,10 @@ void Emitter::locate(const std::string& text, const std::string& body, std::size
   }
 }
 
-void require_device(const Program& p, const char* language) {
+void require_devices(const Program& p, const char* language, Devices written) {
   if (!codegen::emits(p.device.type, language))
     fail("--emit={} writes no programs for {}", language, to_string(p.device));
-  if (!p.others.empty())
+  if (!p.others.empty() && written == Devices::One)
     fail("--emit={} writes programs on one device; this one lies on {} and {}: compile with --set one_device=true",
          language, to_string(p.device), to_string(p.others.front()));
   if (!p.device.is_host()) return;

@@ -32,8 +32,9 @@ class COIL_EXTENSION_API Emitter {
   std::vector<TextLines> lines_;
 };
 
-/// Throws Error when the language has no programs for its device, it lies on several, or a buffer of one for the CPU
-/// lies elsewhere.
-void require_device(const Program&, const char* language);
+enum class Devices : std::uint8_t { One, Several };
+/// Throws Error when the language has no programs for the device, or for `Several`, or a buffer of a program for the
+/// CPU lies elsewhere.
+void require_devices(const Program&, const char* language, Devices written);
 
 }  // namespace coil::wrapper
