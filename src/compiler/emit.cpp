@@ -43,7 +43,8 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
         language);
   CompileReport report;
   Stages stage(report, options);
-  Lowered lowered = lower_archive(pt2, options, stage, true);
+  LoweredProgram lowered = lower_archive(pt2, options, stage, true);
+  if (!emitter->writes_several_devices()) wrapper::require_one_device(lowered.lines, language.c_str());
   const bool printed = output == "-";
   if (printed && language != "wrapper" && has_weights(lowered.lines))
     fail(

@@ -777,7 +777,7 @@ bool CppEmitter::needs_binaries(const Program& p) const {
 }
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
-  require_devices(p, "cpp", Devices::Several);
+  require_device(p, "cpp");
   if (!p.device.is_host()) refuse_host_calls(p);
   refuse_collectives_beside(p);
   for (const auto& kernel : user_kernels(p))

@@ -217,5 +217,8 @@ def test_what_is_refused(tmp_path):
     archived("crossing", tmp_path)
     done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.py", "--device", "metal", "--emit", "python")
     assert done.returncode == 1 and "--emit=python writes no programs for metal:0" in done.stderr
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "t.pt2", "--device", "metal", "--emit", "aoti")
+    assert done.returncode == 1 and not (tmp_path / "t.pt2").exists()
+    assert "this one lies on metal:0 and cpu: compile with --set one_device=true" in done.stderr
     text = emit(tmp_path / "m.pt2", "cpp", "--device", "metal", "--set", "one_device=true").read_text()
     assert "device_copy" not in text and "check_input(input_ports[1], inputs[1]);" in text

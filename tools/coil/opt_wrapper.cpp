@@ -36,6 +36,7 @@ std::string written(const wrapper::Program& program, const std::string& language
                                .host_isa = toolchain.isa,
                                .flags = toolchain.flags,
                                .source_name = "program." + language};
+  if (!emitter->writes_several_devices()) wrapper::require_one_device(program, language.c_str());
   if (emitter->needs_binaries(program)) add_binaries(program, toolchain, options);
   return emitter->emit(program, options);
 }

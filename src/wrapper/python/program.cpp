@@ -3,7 +3,7 @@
 namespace coil::wrapper {
 
 std::string PythonProgram::emit(const Program& p, const EmitOptions& options) {
-  require_devices(p, language(), Devices::Several);
+  require_device(p, language());
   PythonFile file(p, options);
   file_ = &file;
   body_.clear(), given_.clear();

@@ -12,6 +12,7 @@ class COIL_EXTENSION_API PythonProgram : public Emitter {
  public:
   std::string emit(const Program&, const EmitOptions&) override;
   bool reads_packed_weights() const override { return false; }
+  bool writes_several_devices() const override { return true; }
 
  protected:
   // One for each kind of line: what it becomes in the body. Symbols are defined where inputs are taken, before all
