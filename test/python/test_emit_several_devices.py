@@ -189,6 +189,39 @@ def test_python_behind_the_machine(name, form, tmp_path):
     assert not differences(got, want)
 
 
+@pytest.mark.parametrize("form", ["python", "fx"])
+def test_python_for_several_sizes(form, tmp_path):
+    module, (_, args) = Crossing(), CASES["crossing"]
+    rows = Dim("rows", min=3, max=500)
+    export_over(module, args(), tmp_path / "m.pt2", ({0: rows}, {0: rows}, None))
+    program = load_emulated(emit(tmp_path / "m.pt2", form, *TO_CUDA))
+    for n in (4, 3, 300):
+        _, want = eager(copy.deepcopy(module), args(n))
+        function = program.call if form == "python" else lambda flat: program.load()(*flat)
+        assert not differences(call_flat(function, module, args(n), {}, want), want)
+
+
+@pytest.mark.parametrize("form", ["python", "fx"])
+def test_python_tells_of_failures(form, tmp_path):
+    """A kernel of the GPU that failed is told of before the CPU writes to its input what follows from it."""
+
+    class Fails(Program):
+        def forward(self, table, i, y):
+            y.add_(torch.ops.aten.index.Tensor(table, [i.to(self.far)]).cpu())
+            return y + 1
+
+    args = (far(numbers(7, 3)), torch.tensor([1, 2]), numbers(2, 3))
+    export_over(Fails(), args, tmp_path / "m.pt2")
+    program = load_emulated(emit(tmp_path / "m.pt2", form, *TO_CUDA))
+    function = (lambda *flat: program.call(list(flat))) if form == "python" else program.load()
+    y = args[2].clone()
+    with pytest.raises(RuntimeError, match="an index read from a tensor is out of range"):
+        function(args[0], torch.tensor([1, 7]), y)
+    assert torch.equal(y, args[2])
+    (got,) = function(args[0], args[1], y)
+    assert torch.equal(y, args[2] + args[0][args[1]]) and torch.equal(got, y + 1)
+
+
 # (The others ask for values.)
 @pytest.mark.parametrize("name", ["crossing", "indexes", "writes", "large", "aliases"])
 def test_nodes_lie_where_they_should(name, tmp_path):
