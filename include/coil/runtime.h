@@ -144,6 +144,9 @@ COIL_C_API int coil_queue_wait(coil_queue*);
 /* Memory of the device, aligned to 256 bytes, contents undefined; `*owner` gets a block for coil_retain and coil_free.
  * It may be freed while queued work uses it, and is then used again in the queue's order. */
 COIL_C_API void* coil_queue_alloc(coil_queue*, size_t bytes, void** owner);
+/* Memory of the host that the device copies to while the host goes on (page-locked, where the device knows such), for
+ * an operation `device_copy` that is `non_blocking`. It is freed when such copies have been waited for. */
+COIL_C_API void* coil_queue_alloc_on_host(coil_queue*, size_t bytes, void** owner);
 /* As coil_tensor_copy, each of the two on the device or on the host. Waits where it writes to the host. Memory of the
  * host that it reads is borrowed until the work is done where it is page-locked; other has been read when it returns.
  */
@@ -166,6 +169,8 @@ COIL_C_API int coil_queue_tensor_map(coil_queue*, int32_t element, int32_t swizz
 COIL_C_API int coil_queue_launch(coil_queue*, const void* kernel, void* const* words, size_t count,
                                  const int64_t grid[3], int64_t block, int64_t shared_bytes, int32_t early);
 /* As coil_op_create, on the queue: operands are memory of its device, and coil_op_run returns when the work is queued.
+ * One operation, `device_copy`, is between the device and the host, each operand on either. It is done when coil_op_run
+ * returns where it goes to the host and is not `non_blocking`; to the device, the memory of the host has been read.
  */
 COIL_C_API coil_op* coil_op_create_on(coil_queue*, const char* name);
 

@@ -308,14 +308,14 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
 
 void TracedGraph::infer() { fx::infer_missing(*module_); }
 
-std::pair<Lowered, runtime::Plan> TracedGraph::planned(const CompileOptions& options) {
+std::pair<LoweredProgram, runtime::Plan> TracedGraph::planned(const CompileOptions& options) {
   if (!module_->graph.output()) fail("the graph has no output node");
   frontend::ExportedProgram program;
   program.module = std::exchange(module_, std::make_unique<fx::GraphModule>());
   CompileReport report;
   Stages stage(report, options);
   nb::gil_scoped_release release;
-  Lowered lowered = lower_program(std::move(program), options, stage);
+  LoweredProgram lowered = lower_program(std::move(program), options, stage);
   runtime::Plan plan = wrapper::make_plan(lowered.lines);
   return {std::move(lowered), std::move(plan)};
 }

@@ -82,7 +82,7 @@ class TracedGraph {
   nb::dict planned_peaks(const CompileOptions&, const std::set<std::string>& going);
 
  private:
-  std::pair<Lowered, runtime::Plan> planned(const CompileOptions&);
+  std::pair<LoweredProgram, runtime::Plan> planned(const CompileOptions&);
   ops::Value value(nb::handle);
   ops::Value meta(nb::handle);
   sym::TensorMeta tensor_meta(nb::tuple);

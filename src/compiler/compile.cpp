@@ -7,6 +7,7 @@
 #include "runtime/executor/executor.h"
 #include "support/error.h"
 #include "support/file.h"
+#include "wrapper/emitter.h"
 
 namespace coil {
 
@@ -22,7 +23,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) 
   Compiled out;
   const auto start = std::chrono::steady_clock::now();
   Stages stage(out.report, options);
-  Lowered lowered = lower(stage);
+  LoweredProgram lowered = lower(stage);
   wrapper::Program& lines = lowered.lines;
 
   out.program = std::make_shared<runtime::Program>(assemble(lines, lowered.machine, options, stage));
@@ -46,7 +47,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) 
 
 }  // namespace
 
-constexpr auto kNobodyLooks = [](const Lowered&, const runtime::Program&) {};
+constexpr auto kNobodyLooks = [](const LoweredProgram&, const runtime::Program&) {};
 
 Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options) {
   return compile_lowered(
@@ -59,12 +60,16 @@ void emit_torch_package(const std::filesystem::path& pt2, const std::filesystem:
   if (output == "-") fail("a package for torch cannot go to standard output; name a file");
   CompileOptions options = given;
   options.settings.try_emplace("keep_weights", "true");
-  options.settings["one_device"] = "true";
   const Settings settings = parse_settings(options.settings);
   runtime::TorchInterface interface;
   Compiled compiled = compile_lowered(
-      options, [&](Stages& stage) { return lower_archive(pt2, options, stage, wants_provenance(options)); },
-      [&](const Lowered& lowered, const runtime::Program& program) {
+      options,
+      [&](Stages& stage) {
+        LoweredProgram lowered = lower_archive(pt2, options, stage, wants_provenance(options));
+        wrapper::require_one_device(lowered.lines, "aoti");
+        return lowered;
+      },
+      [&](const LoweredProgram& lowered, const runtime::Program& program) {
         interface = torch_interface(lowered, program.plan, settings);
       });
   compiled.program->sample_inputs.clear();

@@ -35,7 +35,6 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   if (language == wrapper::kTorchPackage) return emit_torch_package(pt2, output, given);
   const std::unique_ptr<wrapper::Emitter> emitter = wrapper::make_emitter(language);
   CompileOptions options = given;
-  if (language != "wrapper") options.settings["one_device"] = "true";  // only packages lie on several
   if (!emitter->reads_packed_weights()) options.settings["pack_weights"] = "false";
   if (!emitter->reads_packed_weights() && parse_settings(options.settings).batch_invariant)
     fail(
@@ -44,7 +43,8 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
         language);
   CompileReport report;
   Stages stage(report, options);
-  Lowered lowered = lower_archive(pt2, options, stage, true);
+  LoweredProgram lowered = lower_archive(pt2, options, stage, true);
+  if (!emitter->writes_several_devices()) wrapper::require_one_device(lowered.lines, language.c_str());
   const bool printed = output == "-";
   if (printed && language != "wrapper" && has_weights(lowered.lines))
     fail(
@@ -60,6 +60,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   }
   const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.machine.toolchain.lanes,
                                                            .isa = lowered.machine.backend->isa(),
+                                                           .host_isa = lowered.machine.toolchain.isa,
                                                            .flags = lowered.machine.toolchain.flags,
                                                            .launches_early = lowered.machine.backend->launches_early(),
                                                            .binaries = std::move(binaries.libraries),

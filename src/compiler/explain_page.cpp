@@ -48,7 +48,7 @@ struct Block {
 class Page {
  public:
   /// `seconds` of each call, or none.
-  Page(const Lowered& lowered, const CompileReport& report, std::vector<double> seconds)
+  Page(const LoweredProgram& lowered, const CompileReport& report, std::vector<double> seconds)
       : lowered_(lowered),
         p_(lowered.lines),
         report_(report),
@@ -347,7 +347,7 @@ class Page {
     out_ += "</table></details>\n</section>\n";
   }
 
-  const Lowered& lowered_;
+  const LoweredProgram& lowered_;
   const wrapper::Program& p_;
   const CompileReport& report_;
   std::vector<ProvenanceCall> calls_;
@@ -362,7 +362,7 @@ class Page {
 namespace {
 
 /// Seconds of each call, the least of a few runs on the archive's sample inputs.
-std::vector<double> measured(Lowered& lowered, const CompileOptions& options, Stages& stage) {
+std::vector<double> measured(LoweredProgram& lowered, const CompileOptions& options, Stages& stage) {
   if (!lowered.source.sample_inputs) fail("this archive has no sample inputs to measure with");
   const std::vector<Tensor>& inputs = *lowered.source.sample_inputs;
   const auto model = runtime::Model::load(assemble(lowered.lines, lowered.machine, options, stage));
@@ -389,7 +389,7 @@ std::string explain_page(const std::filesystem::path& pt2, const CompileOptions&
   CompileReport report;
   const auto start = std::chrono::steady_clock::now();
   Stages stage(report, options);
-  Lowered lowered = lower_archive(pt2, options, stage, true);
+  LoweredProgram lowered = lower_archive(pt2, options, stage, true);
   describe_program(report, lowered.lines);
   std::vector<double> seconds;
   if (measure) seconds = measured(lowered, options, stage);

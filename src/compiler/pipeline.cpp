@@ -53,7 +53,7 @@ codegen::CompileTritonOptions triton_options(const codegen::Backend& backend, co
 
 /// Launch configs by measurement on the program's device; where that is not there, the heuristics' stay. Returns what
 /// was found, as text.
-std::string measure_launches(Lowered& lowered, Device device, const CompileOptions& options) {
+std::string measure_launches(LoweredProgram& lowered, Device device, const CompileOptions& options) {
   try {
     autotune::CudaTimer timer(device.index, lowered.machine.backend->isa());
     const codegen::Backend& backend = *lowered.machine.backend;
@@ -68,7 +68,7 @@ std::string measure_launches(Lowered& lowered, Device device, const CompileOptio
 }
 
 /// The same for algorithms of matrix products.
-std::string measure_products(Lowered& lowered, Device device, const CompileOptions& options) {
+std::string measure_products(LoweredProgram& lowered, Device device, const CompileOptions& options) {
   const auto& operations = lowered.graph->operations();
   if (std::none_of(operations.begin(), operations.end(), autotune::is_product)) return {};
   try {
@@ -108,7 +108,7 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
 }
 
 /// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.
-void autotune(Lowered& out, const Settings& settings, const CompileOptions& options, Stages& stages) {
+void autotune(LoweredProgram& out, const Settings& settings, const CompileOptions& options, Stages& stages) {
   const Device device = out.machine.target().device;
   if (!settings.max_autotune || !out.machine.target().has(target::Feature::MeasuredLaunches)) return;
   const auto& operations = out.graph->operations();
@@ -123,7 +123,7 @@ void autotune(Lowered& out, const Settings& settings, const CompileOptions& opti
 
 /// From a functional, decomposed graph to wrapper lines. Of `out`, the machine is there already.
 void lower_module(fx::GraphModule& module, const Settings& settings, const CompileOptions& options, Stages& stages,
-                  Lowered& out) {
+                  LoweredProgram& out) {
   const Machine& machine = out.machine;
   const passes::Context context{machine.target(), settings};
   out.graph = stages(kStageLower.name,
@@ -172,7 +172,7 @@ RunModule run_here(const Machine& machine, const Settings& given, const CompileO
     quiet.debug_dir.reset();
     CompileReport unseen;
     Stages stages(unseen, quiet);
-    Lowered lowered;
+    LoweredProgram lowered;
     lowered.machine = make_constants_machine(machine, settings);
     run_passes(constants_pipeline(), part, graph_context(lowered.machine, settings, {}), stages);
     lower_module(part, settings, quiet, stages, lowered);
@@ -185,20 +185,20 @@ passes::GraphContext graph_context(const Machine& machine, const Settings& setti
   return {{machine.target(), settings}, is_lowered, std::move(run)};
 }
 
-Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stages,
-                      bool keep_source) {
+LoweredProgram lower_archive(const std::filesystem::path& pt2, const CompileOptions& options, Stages& stages,
+                             bool keep_source) {
   parse_settings(options.settings);  // bad settings are refused before an archive is read
   check_stage_names(options.log);
   declare_registered_operators();
   return lower_program(stages("read", [&] { return frontend::read_pt2(pt2); }), options, stages, keep_source);
 }
 
-Lowered lower_program(frontend::ExportedProgram source, const CompileOptions& options, Stages& stages,
-                      bool keep_source) {
+LoweredProgram lower_program(frontend::ExportedProgram source, const CompileOptions& options, Stages& stages,
+                             bool keep_source) {
   const Settings settings = parse_settings(options.settings);
   check_stage_names(options.log);
   const Device device = parse_device(options.device);
-  Lowered out;
+  LoweredProgram out;
   out.source = std::move(source);
   fx::GraphModule& module = *out.source.module;
   out.source_lines = source_lines(module);

@@ -17,7 +17,7 @@
 namespace coil {
 
 /// A program as wrapper lines, with the stages behind it that reports ask about.
-struct Lowered {
+struct LoweredProgram {
   frontend::ExportedProgram source;
   SourceLines source_lines;  ///< of the graph as it came
   std::unique_ptr<ir::Graph> graph;
@@ -27,10 +27,11 @@ struct Lowered {
 };
 
 /// The whole way down for a program from any front door. Throws Error.
-Lowered lower_program(frontend::ExportedProgram, const CompileOptions&, Stages&, bool keep_source = false);
+LoweredProgram lower_program(frontend::ExportedProgram, const CompileOptions&, Stages&, bool keep_source = false);
 /// Throws Error.
 /// `keep_source`: the lines carry the text of the incoming graph.
-Lowered lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&, bool keep_source = false);
+LoweredProgram lower_archive(const std::filesystem::path& pt2, const CompileOptions&, Stages&,
+                             bool keep_source = false);
 
 /// What graph passes may ask about. `run` computes parts of the program for fold-constants.
 passes::GraphContext graph_context(const Machine&, const Settings&, RunModule run);

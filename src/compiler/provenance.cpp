@@ -71,7 +71,7 @@ std::vector<ProvenanceCall> provenance_calls(const wrapper::Program& program) {
   return calls;
 }
 
-std::string provenance_json(const Lowered& lowered, const std::string& form,
+std::string provenance_json(const LoweredProgram& lowered, const std::string& form,
                             const std::vector<wrapper::TextLines>& lines) {
   const std::vector<ProvenanceCall> calls = provenance_calls(lowered.lines);
   Users by_node, by_origin, nodes_of;

@@ -57,7 +57,8 @@ std::string metadata(const runtime::Plan& plan) {
 
 }  // namespace
 
-runtime::TorchInterface torch_interface(const Lowered& lowered, const runtime::Plan& plan, const Settings& settings) {
+runtime::TorchInterface torch_interface(const LoweredProgram& lowered, const runtime::Plan& plan,
+                                        const Settings& settings) {
   const frontend::ExportedProgram& source = lowered.source;
   const fx::GraphModule& module = *source.module;
   if (!source.call) fail("the archive does not say how its program is called, which a package for torch tells");

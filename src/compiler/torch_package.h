@@ -9,7 +9,7 @@
 namespace coil {
 
 /// What torch asks of a program that was lowered from an archive. Throws Error on one that torch could not call.
-runtime::TorchInterface torch_interface(const Lowered&, const runtime::Plan&, const Settings&);
+runtime::TorchInterface torch_interface(const LoweredProgram&, const runtime::Plan&, const Settings&);
 
 /// `emit` in the form `aoti`: compiles an archive, with `keep_weights` where the settings do not say otherwise.
 void emit_torch_package(const std::filesystem::path& pt2, const std::filesystem::path& output, const CompileOptions&);

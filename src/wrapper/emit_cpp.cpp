@@ -9,6 +9,7 @@
 #include "coil/runtime.h"
 #include "device/pieces.h"
 #include "library_ops/collectives.h"
+#include "library_ops/copies.h"
 #include "library_ops/table.h"
 #include "ops/registry.h"
 #include "support/error.h"
@@ -18,6 +19,7 @@
 #include "wrapper/cpp/support_text.h"
 #include "wrapper/cpp/target_text.h"
 #include "wrapper/failures.h"
+#include "wrapper/landing.h"
 #include "wrapper/weights_file.h"
 
 namespace coil::wrapper {
@@ -71,6 +73,10 @@ std::string dtype(DType d) {
   return "COIL_" + name;
 }
 
+bool is_exchange(const CallExtern& c) {
+  return library_ops::has(c.op, library_ops::Trait::Collective) || library_ops::has(c.op, library_ops::Trait::Exchange);
+}
+
 class Printer {
  public:
   Printer(const Program& p, const EmitOptions& options)
@@ -81,13 +87,15 @@ class Printer {
         joined_(joined_values(p)),
         touched_(touched_buffers(p)),
         on_gpu_(!p.device.is_host()),
-        failures_(failure_sites(p)) {}
+        over_host_(!p.others.empty()),
+        failures_(failure_sites(p)),
+        landing_(landing_memory(p)) {}
 
   std::string print() {
     name_buffers();
     print_run();
     const std::string ops = std::move(ops_), members = std::move(members_), weights = std::move(weights_);
-    return head() + cpp_support(p_.device) + "\nnamespace {\n\n" + ports() + kernel_declarations() +
+    return head() + cpp_support(p_.device, over_host_) + "\nnamespace {\n\n" + ports() + kernel_declarations() +
            "}  // namespace\n\nstruct coil_program {\n" + (on_gpu_ ? device_members() : "") + "  Seeds seeds;\n" +
            members + "\n  explicit coil_program(const char* weights_path);\n" +
            "  void run(const coil_tensor* inputs, coil_tensor* outputs);\n};\n\ncoil_program::coil_program(const "
@@ -96,7 +104,7 @@ class Printer {
            "}\n\n" +
            fmt::format("void coil_program::run(const coil_tensor*{}, coil_tensor*{}) {{\n",
                        reads_inputs() ? " inputs" : "", p_.outputs.empty() ? "" : " outputs") +
-           run_ + "}\n" + cpp_entry(p_.device) + cpp_main() + (on_gpu_ ? binaries() : kernels());
+           run_ + "}\n" + cpp_entry(p_.device) + cpp_main() + (on_gpu_ ? binaries() : "") + kernels();
   }
 
   const std::string& body() const { return run_; }
@@ -125,6 +133,34 @@ class Printer {
                                                             : "t_";
       names_.push_back(unique(prefix, b.name));
     }
+  }
+
+  // ---- Places ----
+
+  /// Whether it lies on the CPU of a program whose device is another.
+  bool beside(BufferId b) const { return p_.place_of(b) != 0; }
+  /// `on_host` behind a comma, the last argument of what the runtime is told of such a buffer.
+  const char* beside_argument(BufferId b) const { return beside(b) ? ", on_host" : ""; }
+
+  /// Waits for copies to the host that the program has gone on from, where the line may touch their memory.
+  void await_copies(const Line& l) {
+    const Uses u = uses(l);
+    std::set<BufferId> told;
+    for (const auto* buffers : {&u.reads, &u.writes})
+      for (BufferId b : *buffers)
+        if (landing_.ever.contains(landing_.memory[b]) && told.insert(b).second) line("landing.await({});", address(b));
+  }
+  /// Behind a copy: the host goes on while its memory is written to, or with values of kernels that did not fail.
+  void after_copy(const CallExtern& c) {
+    const BufferId to = c.outputs.front().buffer;
+    if (!library_ops::has(c.op, library_ops::Trait::DeviceCopy) || !beside(to)) return;
+    if (!read(c.attributes, library_ops::copies::kNonBlocking)) {
+      if (failures_.behind.contains(at_)) line("failures.look();");
+      return;
+    }
+    const BufferKind kind = p_.buffers[landing_.memory[to]].kind;
+    const bool owned = kind == BufferKind::Temporary || kind == BufferKind::Output;
+    line("landing.add({}, {});", address(to), owned ? names_[to] + ".owner" : "nullptr");
   }
 
   /// The address of a buffer's first byte.
@@ -182,8 +218,8 @@ class Printer {
            v.sizes.size(), COIL_MAX_RANK);
     std::string out =
         fmt::format("window({}, {}, {}, {}", dtype(v.dtype), address(v.buffer), list(v.sizes), list(v.strides));
-    if (!v.offset.is_constant(0)) out += ", " + size(v.offset);
-    return out + ")";
+    if (!v.offset.is_constant(0) || beside(v.buffer)) out += ", " + size(v.offset);
+    return out + beside_argument(v.buffer) + ")";
   }
 
   // ---- The run ----
@@ -216,7 +252,8 @@ class Printer {
   void print_run() {
     declare_pools();
     for (std::size_t i = 0; i < p_.inputs.size(); ++i)
-      if (!p_.inputs[i].unused) line("check_input(input_ports[{0}], inputs[{0}]);", i);
+      if (!p_.inputs[i].unused)
+        line("check_input(input_ports[{0}], inputs[{0}]{1});", i, beside_argument(p_.inputs[i].buffer));
     for (const Line& l : p_.lines)
       if (auto* d = std::get_if<DefineSymbol>(&l)) define(*d);
     for (std::size_t i = 0; i < p_.inputs.size(); ++i) {
@@ -229,12 +266,15 @@ class Printer {
         continue;
       }
       const std::string strides = list(b.strides);
-      line("const Input {0}(input_ports[{1}], inputs[{1}], {2}, {3});", names_[in.buffer], i, sizes, strides);
+      line("const Input {0}(input_ports[{1}], inputs[{1}], {2}, {3}{4});", names_[in.buffer], i, sizes, strides,
+           beside_argument(in.buffer));
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant) bind_constant(static_cast<BufferId>(k));
-    has_status_ =
-        !on_gpu_ && std::ranges::any_of(p_.lines, [](const Line& l) { return std::holds_alternative<CallKernel>(l); });
+    has_status_ = std::ranges::any_of(p_.lines, [](const Line& l) {
+      const auto* call = std::get_if<CallKernel>(&l);
+      return call && !call->launch;
+    });
     if (has_status_) line("int64_t status = 0;");
     if (std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
           return std::holds_alternative<CallFallback>(l) && std::get<CallFallback>(l).op.starts_with(kSized);
@@ -248,9 +288,11 @@ class Printer {
     begin = run_.size();
     for (at_ = 0; at_ < p_.lines.size(); ++at_) {
       if (auto both = joined_.find(at_); both != joined_.end()) declare(both->second);
+      await_copies(p_.lines[at_]);
       std::visit([&](const auto& x) { print_line(x); }, p_.lines[at_]);
       ends.push_back(run_.size());
     }
+    if (!landing_.ever.empty()) line("landing.finish();");
     for (const Input& in : p_.inputs)
       if (in.mutated) line("{}.write_back();", names_[in.buffer]);
     for (std::size_t i = 0; i < p_.outputs.size(); ++i) print_output(i);
@@ -280,8 +322,8 @@ class Printer {
       initializers_ = fmt::format(" : weights(open_weights(weights_path, {}))", c_string(options_.weights_name));
     }
     members_ += fmt::format("  char* {};\n", names_[b]);
-    weights_ +=
-        fmt::format("  {} = weights.at({}, {}, {});\n", names_[b], c_string(place->name), place->offset, place->bytes);
+    weights_ += fmt::format("  {} = weights.{}({}, {}, {});\n", names_[b], beside(b) ? "on_host_at" : "at",
+                            c_string(place->name), place->offset, place->bytes);
   }
 
   void define(const DefineSymbol& d) {
@@ -301,7 +343,8 @@ class Printer {
     line("if (!({})) fail({});", condition, c_string(a.message));
   }
   void print_line(const Allocate& a) {
-    const std::string bytes = size(p_.buffers[a.buffer].bytes);
+    std::string bytes = size(p_.buffers[a.buffer].bytes);
+    if (beside(a.buffer)) bytes += landing_.ever.contains(landing_.memory[a.buffer]) ? ", page_locked" : ", on_host";
     if (declared_.contains(a.buffer))
       line("{} = Memory({});", names_[a.buffer], bytes);
     else
@@ -313,7 +356,7 @@ class Printer {
   }
   void print_line(const ReadSymbol& r) {
     check_failures(failures_.behind);
-    line("const Size {} = read_number({});", symbol(r.symbol), address(r.source));
+    line("const Size {} = read_number({}{});", symbol(r.symbol), address(r.source), beside_argument(r.source));
   }
   void print_line(const SetSymbol& s) {
     const std::string value = cpp(s.value);
@@ -385,6 +428,7 @@ class Printer {
     std::vector<std::string> buffers;
     for (BufferId b : c.buffers) buffers.push_back(address(b));
     if (c.launch) return print_launch(c, joined(buffers));
+    check_failures(failures_.guarded);
     buffers.emplace_back("&status");
     const std::string scalars = list(c.scalars), extent = size(c.extent);
     line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent,
@@ -445,7 +489,9 @@ class Printer {
     check_failures(failures_.guarded);
     comment(c.origins, c.where);
     const std::string op = fmt::format("op{}", next_op_++);
-    members_ += fmt::format("  Op {}{{{}}};\n", op, c_string(c.op));
+    const bool on_host = p_.place_of(c) != 0 && !library_ops::has(c.op, library_ops::Trait::DeviceCopy);
+    members_ += fmt::format(fmt::runtime(on_host ? "  Op {}{{coil_op_create({})}};\n" : "  Op {}{{{}}};\n"), op,
+                            c_string(c.op));
     std::string setters;
     for (const auto& [name, value] : c.attributes)
       setters += std::visit([&](const auto& v) { return setter(c_string(name), v); }, value);
@@ -454,6 +500,7 @@ class Printer {
     for (const View& v : c.inputs) in.push_back(window(v));
     for (const View& v : c.outputs) out.push_back(window(v));
     line("{}.run({{{}}}, {{{}}});", op, joined(in), joined(out));
+    after_copy(c);
     // Where the run fails before the wait, memory stays until the exchange is over.
     if (!library_ops::has(c.op, library_ops::Trait::Collective)) return;
     namespace names = library_ops::collectives;
@@ -563,10 +610,10 @@ class Printer {
     if (p_.check_lifetimes)
       out += "#define COIL_CHECK_LIFETIMES  // memory holds NaN before it is written to and after it was freed\n";
     if (on_gpu_)
-      return out + fmt::format(
-                       "// It runs on {}. At its end are the kernels' binaries for {}, and their PTX for later "
-                       "architectures.\n",
-                       to_string(p_.device), options_.isa);
+      out += fmt::format(
+          "// It runs on {}. At its end are the kernels' binaries for {}, and their PTX for later architectures.\n",
+          to_string(p_.device), options_.isa);
+    if (!has_host_kernels()) return out;
     if (const std::string flags = target_flags(options_.flags); !flags.empty())
       out += fmt::format(
           "// g++ takes what kernels need from the pragmas below. Other compilers want it as flags: {}\n", flags);
@@ -581,25 +628,33 @@ class Printer {
     for (const auto& [line, site] : failures_.sites)
       messages += (messages.empty() ? "" : ", ") + c_string(failure_of(p_.lines[line]));
     out += fmt::format("  Failures failures{{queue, {{{}}}}};\n", messages);
-    for (const Kernel& k : p_.kernels) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
+    for (const Kernel& k : p_.kernels)
+      if (k.place == 0) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
     for (const auto& k : user_kernels(p_))
       out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");  // {1} ({2})\n", k->symbol, k->name,
                          one_line(k->where));
+    if (!landing_.ever.empty()) out += "  Landing landing{queue, failures};\n";
     return out;
+  }
+
+  /// The CPU's, whether it is the program's device or beside it.
+  bool is_host_kernel(const Kernel& k) const { return p_.device_of(k.place).is_host(); }
+  bool has_host_kernels() const {
+    return std::ranges::any_of(p_.kernels, [&](const Kernel& k) { return is_host_kernel(k); });
   }
 
   /// Whether it does so with other processes.
   bool exchanges() const {
     return std::ranges::any_of(p_.lines, [](const Line& l) {
       const auto* c = std::get_if<CallExtern>(&l);
-      return c && (library_ops::has(c->op, library_ops::Trait::Collective) ||
-                   library_ops::has(c->op, library_ops::Trait::Exchange));
+      return c && is_exchange(*c);
     });
   }
 
   std::string require_isa() const {
-    return on_gpu_ || options_.isa.empty() ? ""
-                                           : fmt::format("  check(coil_require_isa({}));\n", c_string(options_.isa));
+    const std::string& isa = on_gpu_ ? options_.host_isa : options_.isa;
+    if (isa.empty() || (on_gpu_ && !has_host_kernels())) return "";
+    return fmt::format("  check(coil_require_isa({}));\n", c_string(isa));
   }
 
   std::string port(const std::string& name, DType d, std::size_t rank, bool mutated, bool unused) const {
@@ -630,18 +685,20 @@ class Printer {
   }
 
   std::string kernel_declarations() const {
-    if (on_gpu_) return "std::vector<std::string_view> binaries();\n\n";
-    if (p_.kernels.empty()) return "";
-    std::string out = "namespace kernels {\n";
+    std::string out = on_gpu_ ? "std::vector<std::string_view> binaries();\n\n" : "";
+    if (!has_host_kernels()) return out;
+    out += "namespace kernels {\n";
     for (const Kernel& k : p_.kernels)
-      out += fmt::format("extern \"C\" void {}(void* const*, const int64_t*, int64_t, int64_t);\n", k.symbol);
+      if (is_host_kernel(k))
+        out += fmt::format("extern \"C\" void {}(void* const*, const int64_t*, int64_t, int64_t);\n", k.symbol);
     return out + "}  // namespace kernels\n\n";
   }
 
   std::string kernels() const {
-    if (p_.kernels.empty()) return "";
+    if (!has_host_kernels()) return "";
     std::string body;
-    for (const Kernel& k : p_.kernels) body += "\n" + k.text;
+    for (const Kernel& k : p_.kernels)
+      if (is_host_kernel(k)) body += "\n" + k.text;
     return "\n// ---- Kernels ----\n" + target_pragmas(options_.flags) + "namespace {\nnamespace kernels {\n" +
            codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body +
            "}  // namespace kernels\n}  // namespace\n";
@@ -657,7 +714,8 @@ class Printer {
     out += fmt::format("std::vector<std::string_view> binaries() {{ return {{{}}}; }}\n\n}}  // namespace\n", names);
     if (p_.kernels.empty() || std::ranges::all_of(options_.binaries, is_source)) return out;
     out += "#if 0\n";
-    for (const Kernel& k : p_.kernels) out += "\n" + k.text;
+    for (const Kernel& k : p_.kernels)
+      if (k.place == 0) out += "\n" + k.text;
     return out + "#endif\n";
   }
 
@@ -665,16 +723,18 @@ class Printer {
   const EmitOptions& options_;
   std::vector<CommPool> pools_;
   std::vector<std::optional<WeightPlace>> places_;
-  std::set<std::string> taken_{"inputs",  "outputs", "status", "weights",  "seeds",    "weights_path", "call",
-                               "fail",    "check",   "window", "owned",    "number",   "integer",      "read_number",
-                               "kernels", "kept",    "queue",  "failures", "binaries", "current"};
+  std::set<std::string> taken_{"inputs",   "outputs",     "status",  "weights", "seeds", "weights_path",
+                               "call",     "fail",        "check",   "window",  "owned", "number",
+                               "integer",  "read_number", "kernels", "kept",    "queue", "failures",
+                               "binaries", "current",     "landing", "on_host"};
   std::vector<std::string> names_;
   std::unordered_map<Expr, std::string> sizes_, sizes_outside_;
   std::map<std::size_t, Joined> joined_;
   std::set<BufferId> touched_;
-  bool on_gpu_, has_status_ = false;
+  bool on_gpu_, over_host_, has_status_ = false;
   std::string part_;  ///< the function of the part that is open
   FailureSites failures_;
+  LandingMemory landing_;
   std::size_t at_ = 0;  ///< place of the line that is being written
   std::set<BufferId> declared_;
   std::unordered_set<Expr> declared_symbols_;
@@ -682,6 +742,14 @@ class Printer {
   std::size_t next_size_ = 0, next_op_ = 0, next_host_ = 0, next_map_ = 0;
   std::string run_, ops_, members_, weights_, initializers_;
 };
+
+/// Throws Error where the CPU exchanges values with other processes beside the program's device.
+void refuse_collectives_beside(const Program& p) {
+  for (const Line& l : p.lines)
+    if (const auto* c = std::get_if<CallExtern>(&l); c && p.place_of(*c) != 0 && is_exchange(*c))
+      fail("--emit=cpp: {} is carried out on {} in a program for {}; write a package instead", c->op,
+           to_string(p.device_of(p.place_of(*c))), to_string(p.device));
+}
 
 /// Throws Error where operators are left to the host program: those that C knows take memory of the host.
 void refuse_host_calls(const Program& p) {
@@ -704,12 +772,14 @@ std::string cpp_cmake(const std::string& source_name) {
 }
 
 bool CppEmitter::needs_binaries(const Program& p) const {
-  return !p.device.is_host() && !(p.kernels.empty() && user_kernels(p).empty());
+  const bool launches = std::ranges::any_of(p.kernels, [](const Kernel& k) { return k.place == 0; });
+  return !p.device.is_host() && (launches || !user_kernels(p).empty());
 }
 
 std::string CppEmitter::emit(const Program& p, const EmitOptions& options) {
   require_device(p, "cpp");
   if (!p.device.is_host()) refuse_host_calls(p);
+  refuse_collectives_beside(p);
   for (const auto& kernel : user_kernels(p))
     if (p.device.is_host())
       fail(

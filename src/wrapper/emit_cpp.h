@@ -12,6 +12,7 @@ namespace coil::wrapper {
 /// interface has, and on operators that such a program leaves to its host.
 class CppEmitter : public Emitter {
  public:
+  bool writes_several_devices() const override { return true; }
   bool needs_binaries(const Program&) const override;
   std::string emit(const Program&, const EmitOptions&) override;
 };

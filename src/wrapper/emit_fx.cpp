@@ -1,5 +1,6 @@
 #include "wrapper/emit_fx.h"
 
+#include "library_ops/table.h"
 #include "ops/value.h"
 #include "support/error.h"
 #include "sym/declarations.h"
@@ -241,9 +242,19 @@ void FxEmitter::inputs() {
     if (p.constants[p.buffers[b].index].seed) node("seed", fmt::format("torch.ops.aten.random_.default, {}", name));
   }
   if (failures_.sites.empty()) return;
+  const std::string like = on_program_device();
   const auto count = static_cast<std::int64_t>(failures_.sites.size());
-  told_ = node("failures", fmt::format("torch.ops.coil_wrapper.new_failures.default, {}, {}", like_, count),
+  told_ = node("failures", fmt::format("torch.ops.coil_wrapper.new_failures.default, {}, {}", like, count),
                ops::to_string(ops::Value(sym::TensorMeta{DType::I64, p.device, {5 * count}, {1}, 0})));
+}
+
+std::string FxEmitter::on_program_device() {
+  const Program& p = file_->program();
+  if (p.others.empty()) return like_;
+  const std::string target =
+      like_.empty() ? "torch.ops.aten.empty_strided.default" : "torch.ops.aten.new_empty_strided.default, " + like_;
+  return node("place", fmt::format("{}, (0,), (1,), dtype=torch.int64, device=DEVICE", target),
+              ops::to_string(ops::Value(sym::TensorMeta{DType::I64, p.device, {0}, {1}, 0})));
 }
 
 void FxEmitter::end() {
@@ -466,6 +477,7 @@ void FxEmitter::line(const CallKernel& c) {
                          c.launch->block, shared, status(), PythonFile::origins(c.origins, c.where));
   }
   const std::string extent = size(c.extent);
+  if (failures_.guarded.contains(at_)) check_failures();
   kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain,
               c.failure, PythonFile::origins(c.origins, c.where));
 }
@@ -495,10 +507,19 @@ void FxEmitter::kernel_launch(const std::string& kernel, const std::string& read
 
 void FxEmitter::line(const CallExtern& c) {
   if (failures_.guarded.contains(at_)) check_failures();
+  if (library_ops::has(c.op, library_ops::Trait::DeviceCopy)) return copy_between_devices(c);
   const std::string in = views(c.inputs), out = views(c.outputs);
   node(c.op,
        fmt::format("torch.ops.coil_wrapper.library.default, {}, {}, {}, {}, origins={}", python_string(c.op),
                    python_string(json(c.attributes)), in, out, python_string(PythonFile::origins(c.origins, c.where))));
+}
+
+/// Done when the node has run, whether the author would have waited or not: nothing in a graph says who reads it next.
+void FxEmitter::copy_between_devices(const CallExtern& c) {
+  const std::string from = view(c.inputs.front()), to = view(c.outputs.front());
+  node("copy", fmt::format("torch.ops.aten.copy_.default, {}, {}, origins={}", to, from,
+                           python_string(PythonFile::origins(c.origins, c.where))));
+  if (failures_.behind.contains(at_) && file_->device(c.outputs.front().buffer).is_host()) check_failures();
 }
 
 void FxEmitter::line(const CallFallback& c) {

@@ -55,6 +55,9 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   std::string before() override;
   std::string around(const std::string& body) override;
   void check_failures();
+  void copy_between_devices(const CallExtern&);
+  /// A tensor there; writes a node for one where a program over several devices needs it.
+  std::string on_program_device();
   /// What a launch is given of the failures' tensor; empty where it has none to look at.
   std::string status() const;
   std::string on_device(BufferId) const;

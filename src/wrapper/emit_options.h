@@ -7,8 +7,9 @@
 namespace coil::wrapper {
 
 struct EmitOptions {
-  int lanes = 16;   ///< that the kernels were printed for
-  std::string isa;  ///< instruction set or architecture that the kernels need, as the backend states it
+  int lanes = 16;             ///< that the kernels were printed for
+  std::string isa;            ///< instruction set or architecture that the kernels need, as the backend states it
+  std::string host_isa = {};  ///< the same for kernels of the CPU beside another device
   std::vector<std::string>
       flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
   bool launches_early = false;  ///< on CUDA: kernels wait themselves for the one before them

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "library_ops/copies.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
 #include "wrapper/python/support_text.h"
@@ -59,7 +61,30 @@ void PythonEmitter::inputs() {
   statement(fmt::format("{} = Failures({})", told_, failures_.sites.size()));
 }
 
-void PythonEmitter::end() { check_failures(!failures_.sites.empty()); }
+void PythonEmitter::before_line(const Line& l) {
+  const Uses u = uses(l);
+  std::vector<std::string> touched;
+  for (const auto* buffers : {&u.reads, &u.writes})
+    for (BufferId b : *buffers)
+      if (landing_.ever.contains(landing_.memory[b]) && std::ranges::find(touched, file_->name(b)) == touched.end())
+        touched.push_back(file_->name(b));
+  if (!touched.empty()) statement(fmt::format("await_copies({})", fmt::join(touched, ", ")));
+}
+
+void PythonEmitter::end() {
+  if (!landing_.ever.empty()) statement("await_copies()");
+  check_failures(!failures_.sites.empty());
+}
+
+/// On the device the host has read its memory when it goes on; at home it waits, now or when somebody touches what
+/// came.
+void PythonEmitter::copy_between_devices(const CallExtern& c) {
+  const std::string from = view(c.inputs.front()), to = view(c.outputs.front());
+  const bool home = file_->device(c.outputs.front().buffer).is_host(),
+             ahead = home && read(c.attributes, library_ops::copies::kNonBlocking);
+  statement(fmt::format(fmt::runtime(ahead ? "copy_ahead({}, {})" : "{}.copy_({})"), to, from));
+  check_failures(home && !ahead && failures_.behind.contains(at_));
+}
 
 void PythonEmitter::check_failures(bool wanted) {
   if (wanted) statement(told_ + ".check()");
@@ -86,6 +111,9 @@ void PythonEmitter::line(const Assert& a) {
 
 void PythonEmitter::line(const Allocate& a) {
   const Buffer& b = file_->program().buffers[a.buffer];
+  if (landing_.ever.contains(landing_.memory[a.buffer]))
+    return statement(fmt::format("{} = page_locked({}, {}, {})", file_->name(a.buffer), file_->sizes(b.sizes),
+                                 file_->sizes(b.strides), python_dtype(b.dtype)));
   statement(fmt::format("{} = torch.empty_strided({}, {}, dtype={}{})", file_->name(a.buffer), file_->sizes(b.sizes),
                         file_->sizes(b.strides), python_dtype(b.dtype), on_device(a.buffer, "device=")));
 }
@@ -203,7 +231,10 @@ void PythonEmitter::line(const CallKernel& c) {
   const std::string &symbol = file_->program().kernels[c.kernel].symbol,
                     given = fmt::format("[{}]", fmt::join(buffers, ", ")),
                     numbers = fmt::format("[{}]", fmt::join(scalars, ", "));
-  if (!c.launch) return statement(kernel_call(symbol, given, numbers, file_->size(c.extent), c.grain, c.failure));
+  if (!c.launch) {
+    check_failures(failures_.guarded.contains(at_));
+    return statement(kernel_call(symbol, given, numbers, file_->size(c.extent), c.grain, c.failure));
+  }
   statement(kernel_launch(symbol, given, numbers, *c.launch, status(c.failure)));
 }
 
@@ -231,10 +262,18 @@ std::string PythonEmitter::kernel_call(const std::string& symbol, const std::str
 }
 
 void PythonEmitter::line(const CallExtern& c) {
+  if (library_ops::has(c.op, library_ops::Trait::DeviceCopy)) {
+    check_failures(failures_.guarded.contains(at_));
+    origins(c.origins, c.where);
+    return copy_between_devices(c);
+  }
   const std::string site = file_->unique(c.op);
   std::string attributes;
   for (const auto& [key, value] : c.attributes) attributes += fmt::format(", {}={}", key, python_attribute(value));
-  library_calls_ += fmt::format("{} = LibraryCall({}{})\n", site, python_string(c.op), attributes);
+  const Program& p = file_->program();
+  library_calls_ +=
+      fmt::format("{} = {}({}{})\n", site, p.device_of(p.place_of(c)).is_host() ? "HostLibraryCall" : "LibraryCall",
+                  python_string(c.op), attributes);
   check_failures(failures_.guarded.contains(at_));
   origins(c.origins, c.where);
   statement(fmt::format("{}({}, {})", site, views(c.inputs), views(c.outputs)));

@@ -41,6 +41,8 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
     return "call(args) takes the list of flat inputs and gives the tuple of flat outputs.";
   }
   void inputs() override;
+  /// Waits for copies to the host whose memory the line may touch.
+  void before_line(const Line&) override;
   void end() override;
   void write_back(const std::string& given, const std::string& used) override;
   std::string output(const Output&) override;
@@ -52,6 +54,7 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
   void origins(const std::set<std::string>& origins, const std::string& where);
 
   void check_failures(bool wanted);
+  void copy_between_devices(const CallExtern&);
   /// What a launch on a GPU is given as its status; empty where it has none to look at.
   std::string status(const std::string& failure) const;
   std::vector<std::string> given_to(const Part&);

@@ -26,14 +26,17 @@ void Emitter::locate(const std::string& text, const std::string& body, std::size
 void require_device(const Program& p, const char* language) {
   if (!codegen::emits(p.device.type, language))
     fail("--emit={} writes no programs for {}", language, to_string(p.device));
-  if (!p.others.empty())
-    fail("--emit={} writes programs on one device; this one lies on {} and {}: compile with --set one_device=true",
-         language, to_string(p.device), to_string(p.others.front()));
   if (!p.device.is_host()) return;
   for (const Buffer& b : p.buffers)
     if (!b.device.is_host())
       fail("--emit={} writes a program for the cpu; {} lies on {}; write a package instead", language, b.name,
            to_string(b.device));
+}
+
+void require_one_device(const Program& p, const char* language) {
+  if (!p.others.empty())
+    fail("--emit={} writes programs on one device; this one lies on {} and {}: compile with --set one_device=true",
+         language, to_string(p.device), to_string(p.others.front()));
 }
 
 }  // namespace coil::wrapper

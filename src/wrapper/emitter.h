@@ -20,6 +20,8 @@ class COIL_EXTENSION_API Emitter {
   virtual std::string emit(const Program&, const EmitOptions&) = 0;
   /// Whether its programs can use constants in the form that the runtime's library packed them into.
   virtual bool reads_packed_weights() const { return true; }
+  /// Whether its programs keep the device of each value. Others are written of programs on one device alone.
+  virtual bool writes_several_devices() const { return false; }
   /// Whether the text of this program holds the kernels' binaries.
   virtual bool needs_binaries(const Program&) const { return false; }
   /// After emit: for each line of the wrapper IR the lines of the text that it became.
@@ -32,8 +34,9 @@ class COIL_EXTENSION_API Emitter {
   std::vector<TextLines> lines_;
 };
 
-/// Throws Error when the language has no programs for its device, it lies on several, or a buffer of one for the CPU
-/// lies elsewhere.
+/// Throws Error when the language has no programs for the device, or a buffer of a program for the CPU lies elsewhere.
 void require_device(const Program&, const char* language);
+/// Throws Error when the program lies on several devices.
+void require_one_device(const Program&, const char* language);
 
 }  // namespace coil::wrapper

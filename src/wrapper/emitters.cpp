@@ -15,6 +15,7 @@ namespace {
 /// The wrapper lines themselves, as text.
 class TextEmitter : public Emitter {
  public:
+  bool writes_several_devices() const override { return true; }
   std::string emit(const Program& p, const EmitOptions&) override {
     lines_.clear();
     for (std::size_t i = 0; i < p.lines.size(); ++i)

@@ -80,21 +80,29 @@ class EmulatedKernels:
         kernel.function(words, (ctypes.c_uint64 * 3)(*grid), ctypes.c_uint(block))
 
 
-def on_the_cpu(path):
-    """The file with the CPU for its device."""
-    text = path.read_text()
+def with_emulated_kernels(path):
+    """The file with its kernels behind the machine; its device stays the GPU."""
     text = re.sub(
         r"^KERNELS = LoadedKernels\(.*$",
         "from emulated_cuda import EmulatedKernels\nKERNELS = EmulatedKernels(KERNEL_HEAD, KERNEL_TEXTS)",
-        text,
+        path.read_text(),
         flags=re.MULTILINE,
     )
+    emulated = path.with_name("emulated_" + path.name)
+    emulated.write_text(text)
+    return emulated
+
+
+def on_the_cpu(path):
+    """The file with the CPU for its device, and its kernels behind the machine."""
+    emulated = with_emulated_kernels(path)
     text = (
-        text.replace('DEVICE = torch.device("cuda:0")', 'DEVICE = torch.device("cpu")')
-        .replace('operators("cuda")', 'operators("cpu")')
+        emulated.read_text()
+        .replace('DEVICE = torch.device("cuda:0")', 'DEVICE = torch.device("cpu")')
+        .replace("operators(cuda=LibraryCall, cpu=HostLibraryCall)", "operators(cpu=HostLibraryCall)")
+        .replace("operators(cuda=", "operators(cpu=")
         .replace("@cuda:0", "")
     )
-    emulated = path.with_name("emulated_" + path.name)
     emulated.write_text(text)
     return emulated
 

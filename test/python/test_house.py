@@ -144,6 +144,33 @@ def test_only_devices_know_devices():
     assert not compares, "\n".join(compares)
 
 
+def test_nothing_compares_kinds_of_device():
+    """The registry of devices in the runtime names those that are built in, and treats them as all others."""
+    own = re.compile(r"src/(target/|tensor/device\.|runtime/(cuda|metal)/|codegen/(cpp|cuda|metal)/)")
+    compares = [
+        f"{name(p)}:{line}"
+        for p in SOURCES
+        if name(p).startswith("src/") and not own.match(name(p))
+        for line, text in enumerate(p.read_text().splitlines(), 1)
+        if re.search(r"[!=]=\s*DeviceType::|DeviceType::\w+\s*[!=]=", text)
+    ]
+    assert not compares, "\n".join(compares)
+
+
+def test_the_glossary_names_what_is_there():
+    """A file that docs/glossary.md names is in src/, and a type or a field in one of its headers."""
+    headers = "\n".join(p.read_text() for p in SOURCES if name(p).startswith("src/") and p.suffix == ".h")
+    gone = []
+    for code in re.findall(r"`([^`]+)`", (ROOT / "docs/glossary.md").read_text()):
+        if "/" in code:
+            there = (ROOT / "src" / code).exists()
+        else:
+            there = code.startswith((".", "torch.")) or re.search(rf"\b{re.escape(code.split('::')[-1])}\b", headers)
+        if not there:
+            gone.append(code)
+    assert not gone, "\n".join(gone)
+
+
 def test_passes_ask_for_traits_and_never_for_names():
     """What is known of a library operation stands in src/library_ops; only what makes or carries out a call
     names it.

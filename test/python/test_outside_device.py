@@ -150,6 +150,17 @@ def test_its_own_language_and_no_other(archive, toy, tmp_path):
     assert done.returncode == 1 and "--emit=toy-listing writes programs for toy, not for cpu" in done.stderr
 
 
+def test_its_own_language_has_programs_on_one_device(toy, tmp_path):
+    """A language that does not say that it keeps devices is not given a program over several."""
+    program, args = several.CASES["crossing"]
+    several.export_over(program(), args(), tmp_path / "m.pt2")
+    given = ("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.c", "--load", toy, "--device", "toy")
+    done = coil(*given, "--emit", "toy-listing")
+    assert done.returncode == 1 and not (tmp_path / "m.c").exists()
+    assert "--emit=toy-listing writes programs on one device; this one lies on toy:0 and cpu" in done.stderr
+    coil_ok(*given, "--emit", "toy-listing", "--set", "one_device=true")
+
+
 def test_what_it_does_not_carry_out_goes_to_the_host(toy, tmp_path):
     class Solves(torch.nn.Module):
         def forward(self, a, b):

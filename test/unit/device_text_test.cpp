@@ -91,7 +91,8 @@ TEST(DeviceText, SupportOfProgramsInCppCompiles) {
   toolchain.flags = {
       "-std=c++20", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-I" COIL_TEST_FOLDER "/../include"};
   for (Device device : {Device{}, Device{DeviceType::CUDA, 0}})
-    EXPECT_NO_THROW(compile(toolchain, wrapper::cpp_support(device))) << to_string(device);
+    for (bool over_host : {false, !device.is_host()})
+      EXPECT_NO_THROW(compile(toolchain, wrapper::cpp_support(device, over_host))) << to_string(device);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ namespace {
 void add_binaries(const wrapper::Program& program, const codegen::Toolchain& toolchain, wrapper::EmitOptions& options) {
   const auto backend = codegen::make_backend({program.device, Settings{}, toolchain, nullptr});
   std::vector<std::string> texts;
-  for (const wrapper::Kernel& k : program.kernels) texts.push_back(k.text);
+  for (const wrapper::Kernel& k : program.kernels)
+    if (k.place == 0) texts.push_back(k.text);
   options.isa = backend->isa();
   try {
     options.binaries = backend->compile(texts, {}).libraries;
@@ -30,8 +31,12 @@ std::string written(const wrapper::Program& program, const std::string& language
   if (language == "plan") return runtime::plan_to_json(wrapper::make_plan(program)) + "\n";
   const codegen::Toolchain toolchain = codegen::find_toolchain();
   const auto emitter = wrapper::make_emitter(language);
-  wrapper::EmitOptions options{
-      .lanes = toolchain.lanes, .isa = toolchain.isa, .flags = toolchain.flags, .source_name = "program." + language};
+  wrapper::EmitOptions options{.lanes = toolchain.lanes,
+                               .isa = toolchain.isa,
+                               .host_isa = toolchain.isa,
+                               .flags = toolchain.flags,
+                               .source_name = "program." + language};
+  if (!emitter->writes_several_devices()) wrapper::require_one_device(program, language.c_str());
   if (emitter->needs_binaries(program)) add_binaries(program, toolchain, options);
   return emitter->emit(program, options);
 }

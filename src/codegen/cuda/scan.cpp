@@ -42,11 +42,11 @@ void look_back(Body& b, const Combine& c, DType dtype, const std::string& state,
   b.shared(fmt::format("{} far_of[{}], near_tiles", type, warps));
   b.line("u64* const tiles = (u64*){} + 2 + (i64)row * {}, * const groups = tiles + (i64)2 * {};", state,
          b.text(b.env().simplify(layout.row_words())), b.text(b.env().simplify(layout.tiles)));
-  b.line("if (t == 0) c_tell(tiles + (i64)2 * tile, {}(all));", c.value);
+  b.line("if (t == 0) c_publish(tiles + (i64)2 * tile, {}(all));", c.value);
   b.line("{0} near = t < tile % {1} ? {3}(tiles + (i64)2 * (tile / {1} * {1} + t))) : ({0}){2}, far = {2};", type,
          group, c.identity, told);
   b.line("near = c_reduce_warp<32>(near, {});", c.op);
-  b.line("if (t == 0 && tile % {0} == {0} - 1) c_tell(groups + (i64)2 * (tile / {0}), {2}({1}(near, all)));", group,
+  b.line("if (t == 0 && tile % {0} == {0} - 1) c_publish(groups + (i64)2 * (tile / {0}), {2}({1}(near, all)));", group,
          c.op, c.value);
   b.line("for (int g = t; g < tile / {0}; g += {1}) far = {2}(far, {3}(groups + (i64)2 * g)));", group, threads, c.op,
          told);

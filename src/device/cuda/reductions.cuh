@@ -53,7 +53,7 @@ C_FN f64 c_quick_recip(f64 x) { return 1 / x; }
 C_FN f64 c_exp_of_less(f64 d) { return c_exp(d); }
 // What blocks of a launch tell each other: a value in a slot of two words that are zero before, once. Four bytes go
 // with their mark in one store.
-template <class T> C_FN void c_tell(u64* slot, T x) {
+template <class T> C_FN void c_publish(u64* slot, T x) {
   u64 w = 0;
   memcpy(&w, &x, sizeof x);
   if (sizeof(T) <= 4) {

@@ -11,22 +11,23 @@ import torch
 
 from .failures import check_failures, new_failures, status_of
 from .program import SCHEMAS, TORCH_OPS
-from .runtime import LibraryCall
 from .tensors import bits_of_float, float_of_bits, lay_out, take, write_back
 
 # @piece fx
 # ---- What graphs call: torch operators, which fake tensors and proxies can take as well ----
 
 
-def operators(device):
+def operators(**calls):
     """Defines torch.ops.coil_wrapper, each operator once in a process; gives the table of kernels that it looks
-    into."""
+    into. `calls`: for each type of device what a call site of a library operation is there."""
     if "_coil_wrapper" not in sys.modules:
         shared = sys.modules["_coil_wrapper"] = types.ModuleType("_coil_wrapper")
         shared.kernels, shared.libraries, shared.defined = {}, {}, set()
         shared.library = torch.library.Library("coil_wrapper", "DEF")
     shared = sys.modules["_coil_wrapper"]
-    shared.libraries.setdefault(device, (LibraryCall, TORCH_OPS, {}))[1].update(TORCH_OPS)
+    for device, call in calls.items():
+        known = shared.libraries.setdefault(device, (call, TORCH_OPS, {}))[1]
+        known.update({op: run for op, run in TORCH_OPS.items() if op not in known})
 
     def define(name, run, fake=None):
         if name in shared.defined:

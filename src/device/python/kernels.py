@@ -11,7 +11,7 @@ import tempfile
 
 import torch
 
-from .program import KERNELS
+from .program import HOST_KERNELS
 from .runtime import RUNTIME
 
 # @piece kernels
@@ -34,7 +34,7 @@ def require_isa(isa):
         raise RuntimeError(f"this program's kernels need the instruction set {isa}, which this machine does not have")
 
 
-def compile_kernels(source, flags):
+def compile_host_kernels(source, flags):
     """Builds the shared object, unless an equal one is in the cache; written aside and renamed."""
     compiler = os.environ.get("CXX") or next(filter(shutil.which, ("c++", "g++", "clang++")), None)
     if not compiler:
@@ -71,12 +71,12 @@ def int64s(values):
     return (ctypes.c_int64 * len(values))(*values)
 
 
-class Kernel:
+class HostKernel:
     """A compiled kernel, to be run over [0, extent) in pieces of at least `grain`, in any order and at once."""
 
     def __init__(self, description):
         self.__name__, self.__doc__ = description.__name__, description.__doc__
-        self.entry = getattr(KERNELS, description.__name__)
+        self.entry = getattr(HOST_KERNELS, description.__name__)
         self.entry.restype = None
 
     def __call__(self, buffers, scalars, extent, grain, failure=None):

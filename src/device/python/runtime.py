@@ -68,8 +68,8 @@ EXCHANGES = {
 EXCHANGES |= {"one_shot_all_reduce", "two_shot_all_reduce", "comm_barrier"}
 
 
-class LibraryCall:
-    """A call site of a library operation: views in, views out."""
+class HostLibraryCall:
+    """A call site of a library operation on the CPU: views in, views out."""
 
     def __init__(self, op, **attributes):
         self.op, self.attributes, self.handle = op, attributes, None

@@ -2,14 +2,19 @@
 #pragma once
 #include "helpers.h"
 
-// @piece calls_cpu
+// @piece kernel_calls
 namespace {
 
-void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalars, Size extent, Size grain) {
+inline void call(coil_kernel kernel, std::initializer_list<void*> buffers, Sizes scalars, Size extent, Size grain) {
   static_assert(sizeof(Size) == sizeof(int64_t));
   coil_parallel_for(kernel, buffers.begin(), reinterpret_cast<const int64_t*>(scalars.begin()), extent.value,
                     grain.value);
 }
+
+}  // namespace
+
+// @piece calls_cpu
+namespace {
 
 /// What an operator writes to is a copy.
 void copy(const coil_tensor& to, const coil_tensor& from) { check(coil_tensor_copy(&to, &from)); }

@@ -36,9 +36,9 @@ struct Memory {
   size_t bytes = 0;
   bool handed_on = false;
   Memory() = default;
-  explicit Memory(Size size) : bytes(static_cast<size_t>(size.value)) {
+  explicit Memory(Size size, int16_t where = on_device) : bytes(static_cast<size_t>(size.value)) {
     if (size < 0) fail("a buffer would have a negative size");
-    data.at = allocate(bytes + guard, owner);
+    data.at = allocate(bytes + guard, owner, where);
     if (!data.at) fail(coil_last_error());
     if (filled) std::memset(data.at, 0xff, bytes + guard);
   }
@@ -78,11 +78,12 @@ struct Memory {
 };
 
 /// A window on memory; offset in elements.
-coil_tensor window(coil_dtype dtype, void* data, Sizes sizes, Sizes strides, Size offset = 0) {
+coil_tensor window(coil_dtype dtype, void* data, Sizes sizes, Sizes strides, Size offset = 0,
+                   int16_t where = on_device) {
   coil_tensor t{};
   t.data = static_cast<char*>(data) + (offset * describe(dtype).bytes).value;
   t.dtype = dtype;
-  t.on_device = on_device;
+  t.on_device = where;
   for (Size s : sizes) t.sizes[t.rank++] = s.value;
   int d = 0;
   for (Size s : strides) t.strides[d++] = s.value;
@@ -106,9 +107,9 @@ template <class T> coil_tensor number(coil_dtype dtype, T value) {
 }
 
 /// A size that the program has computed.
-Size read_number(const void* from) {
+Size read_number(const void* from, int16_t where = on_device) {
   int64_t value;
-  get(&value, from, sizeof value);
+  get(&value, from, sizeof value, where);
   return value;
 }
 
@@ -138,7 +139,8 @@ std::string shape(const coil_tensor& t) {
   return out + "]";
 }
 
-void check_input(const coil_port& port, const coil_tensor& t) {
+/// `where` the program takes it; memory of the host is taken everywhere.
+void check_input(const coil_port& port, const coil_tensor& t, int16_t where = on_device) {
   const std::string name = std::string("input '") + port.name + "'";
   if (t.dtype != port.dtype)
     fail(name + " is " + describe(t.dtype).name + ", but the program takes " + describe(port.dtype).name);
@@ -147,7 +149,7 @@ void check_input(const coil_port& port, const coil_tensor& t) {
          std::to_string(port.rank));
   for (int d = 0; d < t.rank; ++d)
     if (t.sizes[d] < 0) fail(name + " has a negative size: " + shape(t));
-  if (t.on_device != 0 && t.on_device != on_device)
+  if (t.on_device != on_host && t.on_device != where)
     fail(name + " lies in memory that the program does not take: its on_device is " + std::to_string(t.on_device));
 }
 
@@ -168,10 +170,10 @@ struct Input {
   coil_tensor given, used;
   Memory copy;
 
-  Input(const coil_port& port, const coil_tensor& t, Sizes sizes, Sizes strides)
-      : given(t), used(window(t.dtype, t.data, sizes, strides)) {
+  Input(const coil_port& port, const coil_tensor& t, Sizes sizes, Sizes strides, int16_t where = on_device)
+      : given(t), used(window(t.dtype, t.data, sizes, strides, 0, where)) {
     check_sizes(port, t, sizes);
-    bool empty = false, same = is_readable(t);
+    bool empty = false, same = is_readable(t, where);
     Size last = 0;
     for (int d = 0; d < t.rank; ++d) {
       empty = empty || t.sizes[d] == 0;
@@ -179,7 +181,7 @@ struct Input {
       last = last + Size(used.sizes[d] - 1) * used.strides[d];
     }
     if (empty || same) return;
-    copy = Memory((last + 1) * describe(t.dtype).bytes);
+    copy = Memory((last + 1) * describe(t.dtype).bytes, where);
     used.data = copy.data;
     check(copy_tensor(&used, &given));
   }
@@ -194,7 +196,8 @@ struct Input {
 /// A call site of a library operation.
 class Op {
  public:
-  explicit Op(const char* name) : op_(create_op(name)) {
+  explicit Op(const char* name) : Op(create_op(name)) {}
+  explicit Op(coil_op* made) : op_(made) {
     if (!op_) fail(coil_last_error());
   }
   Op(const Op&) = delete;

@@ -7,7 +7,9 @@ namespace {
 
 // ---- A GPU: what the program does on it, in order ----
 
-constexpr int16_t on_device = 1;
+/// Where memory lies: `on_host` and `on_device` also say it of tensors. `page_locked`: of the host, where the device
+/// copies to it while the host goes on.
+constexpr int16_t on_host = 0, on_device = 1, page_locked = 2;
 
 class Queue;
 thread_local Queue* current = nullptr;  // of the program that the thread runs
@@ -111,10 +113,13 @@ class Queue {
   std::vector<void*> words_;
 };
 
-char* allocate(size_t bytes, void*& owner) {
-  return static_cast<char*>(coil_queue_alloc(current->handle, bytes, &owner));
+char* allocate(size_t bytes, void*& owner, int16_t where) {
+  if (where == on_host) return static_cast<char*>(owner = coil_alloc(bytes));
+  return static_cast<char*>(
+      (where == page_locked ? coil_queue_alloc_on_host : coil_queue_alloc)(current->handle, bytes, &owner));
 }
 int copy_tensor(const coil_tensor* to, const coil_tensor* from) {
+  if (!to->on_device && !from->on_device) return coil_tensor_copy(to, from);
   current->reads_host = current->reads_host || !from->on_device;
   return coil_queue_copy(current->handle, to, from);
 }
@@ -130,6 +135,10 @@ coil_tensor bytes_at(const void* data, size_t bytes, int16_t where) {
 }
 /// Between memory of the program and a value of the host's; `get` waits.
 void get(void* to, const void* from, size_t bytes, int16_t where = on_device) {
+  if (where == on_host) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
   const coil_tensor a = bytes_at(to, bytes, 0), b = bytes_at(from, bytes, where);
   check(coil_queue_copy(current->handle, &a, &b));
 }
@@ -137,8 +146,10 @@ void put(void* to, const void* from, size_t bytes) {
   const coil_tensor a = bytes_at(to, bytes, on_device), b = bytes_at(from, bytes, 0);
   check(coil_queue_copy(current->handle, &a, &b));
 }
-/// Whether kernels can read it where it lies: 16 bytes at a time.
-bool is_readable(const coil_tensor& t) { return t.on_device && reinterpret_cast<uintptr_t>(t.data) % 16 == 0; }
+/// Whether kernels can read it where it lies; those of the device read 16 bytes at a time.
+bool is_readable(const coil_tensor& t, int16_t where) {
+  return t.on_device == where && (where == on_host || reinterpret_cast<uintptr_t>(t.data) % 16 == 0);
+}
 coil_op* create_op(const char* name) { return coil_op_create_on(current->handle, name); }
 inline coil_comm* open_comm(const char* group, size_t bytes, const char* plan) {
   return coil_comm_open_on(current->handle, group, bytes, plan);

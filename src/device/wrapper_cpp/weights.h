@@ -27,14 +27,23 @@ struct Weights {
   }
   Weights(const Weights&) = delete;
   ~Weights() { coil_file_close(file); }
+  /// Where kernels of the device read it.
   char* at(const char* name, size_t offset, size_t bytes) {
+    const auto [data, all] = find(name, offset + bytes);
+    return placed.at(name, data, all) + offset;
+  }
+  /// Where the file is mapped.
+  char* on_host_at(const char* name, size_t offset, size_t bytes) { return find(name, offset + bytes).first + offset; }
+
+ private:
+  /// A tensor of the file and its bytes, of which the program needs so many.
+  std::pair<char*, size_t> find(const char* name, size_t needed) {
     coil_tensor t;
     check(coil_file_find(file, name, &t));
     size_t all = describe(t.dtype).bytes;
     for (int d = 0; d < t.rank; ++d) all *= static_cast<size_t>(t.sizes[d]);
-    if (all < offset + bytes)
-      fail(std::string("the file of weights belongs to another program: '") + name + "' is too short");
-    return placed.at(name, static_cast<char*>(t.data), all) + offset;
+    if (all < needed) fail(std::string("the file of weights belongs to another program: '") + name + "' is too short");
+    return {static_cast<char*>(t.data), all};
   }
 };
 

@@ -3,12 +3,16 @@
 #include <numeric>
 #include <optional>
 
+#include "library_ops/check.h"
+#include "library_ops/copies.h"
+#include "library_ops/table.h"
 #include "runtime/c_api/interface.h"
 #include "runtime/c_api/queue.h"
 #include "runtime/device/kernel_library.h"
 #include "runtime/device/library.h"
 #include "runtime/device/output_pool.h"
 #include "runtime/device/threads.h"
+#include "runtime/executor/device_copy.h"
 #include "support/error.h"
 #include "support/float_functions.h"
 
@@ -19,6 +23,8 @@ struct coil_op {
   std::string name;
   Queue* queue = nullptr;  ///< of operations on a GPU
   Attributes attributes;
+  bool copies = false;                     ///< between the queue's device and the host
+  std::unique_ptr<Queue> host;             ///< of copies
   std::unique_ptr<LibraryOp> op;           ///< made on the first run
   std::vector<BoundView> inputs, outputs;  ///< that `op` is prepared for
   std::vector<const void*> input_pointers;
@@ -58,6 +64,7 @@ struct coil_op {
   }
 
   void check_places(const coil_tensor* given, size_t count) const {
+    if (copies) return;
     for (size_t i = 0; i < count; ++i)
       if ((given[i].on_device != 0) != (queue != nullptr))
         fail("{} takes memory of {}, which an operand does not lie in", name,
@@ -78,19 +85,28 @@ struct coil_op {
     workspace_bytes = bytes;
   }
 
-  void make() {
-    if (!op) op = queue ? queue->make_op(name, attributes) : make_library_op(name, attributes);
+  /// A call site's copies all go the way of the first.
+  std::unique_ptr<LibraryOp> make_copy(const coil_tensor* from, size_t in_count, const coil_tensor* to,
+                                       size_t out_count) {
+    if (in_count != 1 || out_count != 1) fail("{} takes one operand and has one result", name);
+    library_ops::check_attributes(library_ops::get(name), attributes);
+    if (!host) host = open_cpu()->make_queue();
+    return make_device_copy(from->on_device ? *queue : *host, to->on_device ? *queue : *host,
+                            read(attributes, library_ops::copies::kNonBlocking));
   }
 
-  bool runs_when_empty() {
-    make();
-    return op->runs_when_empty();
+  void make(const coil_tensor* in, size_t in_count, const coil_tensor* out, size_t out_count) {
+    if (op) return;
+    if (copies)
+      op = make_copy(in, in_count, out, out_count);
+    else
+      op = queue ? queue->make_op(name, attributes) : make_library_op(name, attributes);
   }
 
   void prepare(const coil_tensor* in, size_t in_count, const coil_tensor* out, size_t out_count) {
     if (prepared && looks_like(inputs, in, in_count) && looks_like(outputs, out, out_count)) return;
     prepared = false;
-    make();
+    make(in, in_count, out, out_count);
     inputs = bind(in, in_count);
     outputs = bind(out, out_count);
     op->prepare(inputs, outputs);
@@ -102,7 +118,10 @@ struct coil_op {
     const bool empty = out_count > 0 && std::all_of(out, out + out_count, [](const coil_tensor& t) {
                          return std::find(t.sizes, t.sizes + t.rank, 0) != t.sizes + t.rank;
                        });
-    if (empty && !runs_when_empty()) return;
+    if (empty) {
+      make(in, in_count, out, out_count);
+      if (!op->runs_when_empty()) return;
+    }
     const ThreadScope threads(thread_count());
     std::optional<QueueScope> scope;
     if (queue) scope.emplace(*queue);
@@ -152,11 +171,13 @@ coil_op* coil_op_create_on(coil_queue* queue, const char* name) {
   return guarded_pointer([&] {
     if (!queue) fail("no queue was given");
     const Device device = queue->queue->device();
-    if (!has_library_op(name, device.type) && !leaves_to_host(name, device.type))
+    const bool copies = library_ops::has(name, library_ops::Trait::DeviceCopy);
+    if (!copies && !has_library_op(name, device.type) && !leaves_to_host(name, device.type))
       fail("this runtime has no library operation '{}' for {}", name, to_string(device));
     auto op = std::make_unique<coil_op>();
     op->name = name;
     op->queue = queue->queue.get();
+    op->copies = copies;
     return op.release();
   });
 }

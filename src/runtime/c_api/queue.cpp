@@ -19,6 +19,18 @@ decltype(auto) on_queue(coil_queue* given, F&& f) {
   return f(*given->queue);
 }
 
+/// The address of what `allocate` takes of the queue, whose owner goes to `owner`.
+template <class F>
+void* owned_memory(coil_queue* queue, void** owner, F&& allocate) {
+  return guarded_pointer([&]() -> void* {
+    if (!owner) fail("no place for the memory's owner was given");
+    Storage memory = on_queue(queue, allocate);
+    void* at = memory.data.get();
+    *owner = own(std::move(memory));
+    return at;
+  });
+}
+
 std::unique_ptr<coil_queue> open_queue(Device where, const char* isa, std::vector<std::vector<std::byte>> binaries) {
   if (where == Device{}) fail("queues are of GPUs: the cpu has none");
   auto made = std::make_unique<coil_queue>();
@@ -69,13 +81,11 @@ int coil_queue_wait(coil_queue* queue) {
 }
 
 void* coil_queue_alloc(coil_queue* queue, size_t bytes, void** owner) {
-  return guarded_pointer([&]() -> void* {
-    if (!owner) fail("no place for the memory's owner was given");
-    Storage memory = on_queue(queue, [&](Queue& q) { return q.allocate(bytes); });
-    void* at = memory.data.get();
-    *owner = own(std::move(memory));
-    return at;
-  });
+  return owned_memory(queue, owner, [&](Queue& q) { return q.allocate(bytes); });
+}
+
+void* coil_queue_alloc_on_host(coil_queue* queue, size_t bytes, void** owner) {
+  return owned_memory(queue, owner, [&](Queue& q) { return q.allocate_on_host(bytes); });
 }
 
 int coil_queue_copy(coil_queue* queue, const coil_tensor* to, const coil_tensor* from) {

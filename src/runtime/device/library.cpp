@@ -16,8 +16,8 @@ namespace {
 /// files that hold their tables; callers may define others.
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, LibraryFactory, std::less<>> on_cpu;
-  std::map<std::pair<DeviceType, std::string>, QueueLibraryFactory> elsewhere;
+  std::map<std::string, LibraryFactory, std::less<>> on_host;
+  std::map<std::pair<DeviceType, std::string>, QueueLibraryFactory> on_device;  ///< those of the host as well
 };
 
 Registry& registry() {
@@ -37,7 +37,7 @@ std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes
   {
     Registry& r = registry();
     std::lock_guard lock(r.mutex);
-    if (auto found = r.on_cpu.find(op); found != r.on_cpu.end()) make = found->second;
+    if (auto found = r.on_host.find(op); found != r.on_host.end()) make = found->second;
   }
   if (!make) fail("this runtime has no library operation '{}'", op);
   library_ops::check_attributes(library_ops::get(op), attributes);
@@ -49,7 +49,7 @@ std::unique_ptr<LibraryOp> make_library_op(Queue& queue, std::string_view op, co
   {
     Registry& r = registry();
     std::lock_guard lock(r.mutex);
-    if (auto found = r.elsewhere.find({queue.device().type, std::string(op)}); found != r.elsewhere.end())
+    if (auto found = r.on_device.find({queue.device().type, std::string(op)}); found != r.on_device.end())
       make = found->second;
   }
   if (make) {
@@ -61,8 +61,7 @@ std::unique_ptr<LibraryOp> make_library_op(Queue& queue, std::string_view op, co
 }
 
 bool leaves_to_host(std::string_view op, DeviceType device) {
-  return device != DeviceType::CPU && library_ops::has(op, library_ops::Trait::HostDetour) &&
-         !has_library_op(op, device) && has_library_op(op);
+  return library_ops::has(op, library_ops::Trait::HostDetour) && !has_library_op(op, device) && has_library_op(op);
 }
 
 bool carries_out(std::string_view op, DeviceType device) {
@@ -72,7 +71,7 @@ bool carries_out(std::string_view op, DeviceType device) {
 bool has_library_op(std::string_view op, DeviceType device) {
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  return device == DeviceType::CPU ? r.on_cpu.contains(op) : r.elsewhere.contains({device, std::string(op)});
+  return r.on_device.contains({device, std::string(op)});
 }
 
 void define_library_op(library_ops::Descriptor description, LibraryFactory make) {
@@ -85,7 +84,9 @@ void define_library_op(std::string_view op, LibraryFactory make) {
   describe(op);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  r.on_cpu.insert_or_assign(std::string(op), std::move(make));
+  r.on_device.insert_or_assign({Device{}.type, std::string(op)},
+                               [make](const Attributes& attributes, Queue&) { return make(attributes); });
+  r.on_host.insert_or_assign(std::string(op), std::move(make));
 }
 
 DefineLibraryOps::DefineLibraryOps(std::initializer_list<std::pair<std::string_view, LibraryFactory>> ops) {
@@ -101,7 +102,7 @@ void define_library_op(DeviceType device, std::string_view op, QueueLibraryFacto
   describe(op);
   Registry& r = registry();
   std::lock_guard lock(r.mutex);
-  r.elsewhere.insert_or_assign({device, std::string(op)}, std::move(make));
+  r.on_device.insert_or_assign({device, std::string(op)}, std::move(make));
 }
 
 }  // namespace coil::runtime

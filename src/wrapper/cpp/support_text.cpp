@@ -26,10 +26,12 @@ std::string dtypes() {
 
 }  // namespace
 
-std::string cpp_support(Device device) {
+std::string cpp_support(Device device, bool over_host) {
   return device::whole("wrapper_cpp/head.h") + "\nnamespace {\n\n" + sym::cpp_helpers() + "\n" + dtypes() +
          "\n}  // namespace\n" + part("primitives", device) + part("helpers") + part("exchanges") +
-         (device.is_host() ? part("calls_cpu") : "") + part("memory", device) + part("weights");
+         (device.is_host() ? part("calls_cpu") : "") + part("memory", device) +
+         (over_host ? "\n" + device::piece("wrapper_cpp/calls_cpu.h", "kernel_calls") + part("landing") : "") +
+         part("weights");
 }
 
 std::string cpp_entry(Device device) { return part("runs", device) + part("entry"); }

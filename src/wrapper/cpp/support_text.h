@@ -7,8 +7,8 @@
 
 namespace coil::wrapper {
 
-/// Headers and helpers, before the program.
-std::string cpp_support(Device);
+/// Headers and helpers, before the program. `over_host`: it lies on the CPU as well.
+std::string cpp_support(Device, bool over_host);
 /// The C entry, after `struct coil_program`.
 std::string cpp_entry(Device);
 /// `main`, under COIL_MAIN.

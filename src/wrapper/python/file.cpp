@@ -5,6 +5,7 @@
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
 #include "device/pieces.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "sym/print.h"
@@ -65,14 +66,19 @@ std::string PythonFile::head(const std::string& usage) const {
   return python_block(text) + "\n";
 }
 
-std::set<std::string> PythonFile::library_ops() const {
+std::set<std::string> PythonFile::library_ops(std::optional<std::size_t> place) const {
   std::set<std::string> ops;
   for (const Line& l : p_.lines)
-    if (auto* c = std::get_if<CallExtern>(&l)) ops.insert(c->op);
+    if (auto* c = std::get_if<CallExtern>(&l);
+        c && !library_ops::has(c->op, library_ops::Trait::DeviceCopy) && (!place || p_.place_of(*c) == *place))
+      ops.insert(c->op);
   return ops;
 }
 
-std::string PythonFile::support() const { return python_support(p_.device, library_ops()); }
+std::string PythonFile::support() const {
+  if (!p_.device.is_host()) require_torch_ops(p_.device, library_ops(0));
+  return python_support(p_.device, library_ops({}), !p_.others.empty());
+}
 
 std::string PythonFile::origins(const std::set<std::string>& origins, const std::string& where) {
   return python_comment(fmt::format("{}{}", fmt::join(origins, ", "), where.empty() ? "" : " (" + where + ")"));
@@ -85,25 +91,36 @@ std::string PythonFile::fragment(const std::set<std::string>& origins) const {
   return out;
 }
 
-std::string PythonFile::kernel_source() const {
+bool PythonFile::has_kernels(std::size_t place) const {
+  return std::ranges::any_of(p_.kernels, [&](const Kernel& k) { return k.place == place; });
+}
+
+std::string PythonFile::kernel_source(std::size_t place) const {
   std::string body;
-  for (const Kernel& k : p_.kernels) body += "\n" + k.text;
-  if (!p_.device.is_host()) return codegen::cuda_head(body, options_.launches_early) + body;
+  for (const Kernel& k : p_.kernels)
+    if (k.place == place) body += "\n" + k.text;
+  if (!p_.device_of(place).is_host()) return codegen::cuda_head(body, options_.launches_early) + body;
   return codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body;
 }
 
 std::string PythonFile::kernel_key(std::size_t kernel) const {
   if (key_.empty()) {
     Hasher hasher;
-    if (p_.device.is_host())
-      for (const std::string& f : options_.flags) hasher.add(f);
-    key_ = to_hex(hasher.add(kernel_source()).digest()).substr(0, 8);
+    for (std::size_t place = 0; place <= p_.others.size(); ++place) {
+      if (p_.device_of(place).is_host())
+        for (const std::string& f : options_.flags) hasher.add(f);
+      if (place == 0 || has_kernels(place)) hasher.add(kernel_source(place));
+    }
+    key_ = to_hex(hasher.digest()).substr(0, 8);
   }
   return p_.kernels[kernel].symbol + "@" + key_;
 }
 
 std::string PythonFile::kernel_table() const {
-  std::string out = fmt::format("\n\nKERNEL_TABLE = operators(\"{}\")\n", p_.device.is_host() ? "cpu" : "cuda");
+  std::vector<std::string> calls;
+  if (!p_.device.is_host()) calls.emplace_back("cuda=LibraryCall");
+  if (p_.device.is_host() || !p_.others.empty()) calls.emplace_back("cpu=HostLibraryCall");
+  std::string out = fmt::format("\n\nKERNEL_TABLE = operators({})\n", fmt::join(calls, ", "));
   std::set<std::size_t> entered;
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
@@ -118,23 +135,25 @@ std::string PythonFile::kernel_table() const {
   return out;
 }
 
-std::string PythonFile::kernels_on_cpu() const {
+std::string PythonFile::kernels_on_cpu(std::size_t place) const {
   std::string out;
-  if (!options_.isa.empty()) out += fmt::format("require_isa({})\n", python_string(options_.isa));
-  out += "KERNEL_SOURCE = " + python_block(kernel_source()) + "\n";
+  const std::string& isa = place == 0 ? options_.isa : options_.host_isa;
+  if (!isa.empty()) out += fmt::format("require_isa({})\n", python_string(isa));
+  out += "KERNEL_SOURCE = " + python_block(kernel_source(place)) + "\n";
   std::vector<std::string> flags;
   for (const std::string& f : options_.flags) flags.push_back(python_string(f));
-  return out + fmt::format("KERNELS = compile_kernels(KERNEL_SOURCE, [{}])\n", fmt::join(flags, ", "));
+  return out + fmt::format("HOST_KERNELS = compile_host_kernels(KERNEL_SOURCE, [{}])\n", fmt::join(flags, ", "));
 }
 
 std::string PythonFile::kernels_on_cuda() const {
   constexpr int kWithClusters = 90;
   std::string bodies, texts, flags;
-  for (const Kernel& k : p_.kernels) bodies += k.text, texts += fmt::format("    {},\n", python_block("\n" + k.text));
+  for (const Kernel& k : p_.kernels)
+    if (k.place == 0) bodies += k.text, texts += fmt::format("    {},\n", python_block("\n" + k.text));
   for (const char* f : codegen::kNvrtcFlags) flags += fmt::format("{}{}", flags.empty() ? "" : ", ", python_string(f));
   const bool clusters = options_.launches_early || std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
                           auto* c = std::get_if<CallKernel>(&l);
-                          return c && c->launch->cluster > 1;
+                          return c && c->launch && c->launch->cluster > 1;
                         });
   return fmt::format(
       "KERNEL_HEAD = {}\nKERNEL_TEXTS = [\n{}]\nKERNELS = LoadedKernels(compile_kernels(KERNEL_HEAD, KERNEL_TEXTS, "
@@ -145,8 +164,9 @@ std::string PythonFile::kernels_on_cuda() const {
 
 std::string PythonFile::kernels() const {
   if (p_.kernels.empty()) return "";
-  std::string out =
-      "\n\n# ---- Kernels of this program ----\n\n" + (p_.device.is_host() ? kernels_on_cpu() : kernels_on_cuda());
+  std::string out = "\n\n# ---- Kernels of this program ----\n\n";
+  for (std::size_t place = 0; place <= p_.others.size(); ++place)
+    if (has_kernels(place)) out += p_.device_of(place).is_host() ? kernels_on_cpu(place) : kernels_on_cuda();
   std::vector<bool> described(p_.kernels.size(), false);
   for (const Line& l : p_.lines) {
     auto* c = std::get_if<CallKernel>(&l);
@@ -154,7 +174,8 @@ std::string PythonFile::kernels() const {
     described[c->kernel] = true;
     std::string text = origins(c->origins, c->where);
     if (const std::string lines = fragment(c->origins); !lines.empty()) text += "\n\n" + lines + "    ";
-    out += fmt::format("\n\n@Kernel\ndef {}():\n    {}\n", p_.kernels[c->kernel].symbol, python_block(text));
+    out += fmt::format("\n\n@{}\ndef {}():\n    {}\n", c->launch ? "Kernel" : "HostKernel",
+                       p_.kernels[c->kernel].symbol, python_block(text));
   }
   return out;
 }
@@ -188,7 +209,8 @@ std::string PythonFile::weights() const {
     };
     out += fmt::format("{} = weight({}, {}, {}, {}, {}, {}, {}{})\n", buffers_[b], place ? "WEIGHTS" : "None",
                        place ? python_string(place->name) : "\"\"", place ? place->offset : 0, place ? place->bytes : 0,
-                       python_dtype(t.dtype), list(t.sizes), list(t.strides), p_.device.is_host() ? "" : ", DEVICE");
+                       python_dtype(t.dtype), list(t.sizes), list(t.strides),
+                       p_.device_of(p_.place_of(static_cast<BufferId>(b))).is_host() ? "" : ", DEVICE");
   }
   if (out.empty()) return "";
   const bool file = std::any_of(places_.begin(), places_.end(), [](const auto& p) { return p.has_value(); });

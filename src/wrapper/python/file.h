@@ -18,9 +18,9 @@ class COIL_EXTENSION_API PythonFile {
 
   const Program& program() const { return p_; }
   const std::string& name(BufferId b) const { return buffers_[b]; }
-  /// Where the buffer lies: on the program's device but for what no call touches, and nothing but its value is asked
-  /// of.
-  Device device(BufferId b) const { return touched_[b] ? p_.device : p_.buffers[b].device; }
+  /// Where the buffer lies. Of a program on one device that is its device but for what no call touches, and nothing but
+  /// its value is asked of.
+  Device device(BufferId b) const { return touched_[b] && p_.others.empty() ? p_.device : p_.buffers[b].device; }
   /// `DEVICE` in programs for a GPU, where the buffer lies on it; empty for the CPU.
   std::string device_name(BufferId b) const { return device(b).is_host() ? "" : "DEVICE"; }
   std::string symbol(sym::Expr);
@@ -46,10 +46,13 @@ class COIL_EXTENSION_API PythonFile {
   static std::string origins(const std::set<std::string>& origins, const std::string& where);
 
  private:
-  std::string kernel_source() const;
-  std::string kernels_on_cpu() const;
+  /// Of the kernels of one device.
+  std::string kernel_source(std::size_t place) const;
+  bool has_kernels(std::size_t place) const;
+  std::string kernels_on_cpu(std::size_t place) const;
   std::string kernels_on_cuda() const;
-  std::set<std::string> library_ops() const;
+  /// That the program calls on one of its devices, or on any.
+  std::set<std::string> library_ops(std::optional<std::size_t> place) const;
   std::string fragment(const std::set<std::string>& origins) const;
 
   const Program& p_;

@@ -9,10 +9,12 @@ std::string PythonProgram::emit(const Program& p, const EmitOptions& options) {
   body_.clear(), given_.clear();
   depth_ = 0;
   failures_ = failure_sites(p);
+  landing_ = landing_memory(p);
   inputs();
   const std::size_t begin = body_.size();
   std::vector<std::size_t> ends;
   for (at_ = 0; at_ < p.lines.size(); ++at_) {
+    before_line(p.lines[at_]);
     std::visit(
         [&]<class T>(const T& x) {
           if constexpr (!std::is_same_v<T, DefineSymbol>) line(x);

@@ -3,6 +3,7 @@
 #pragma once
 #include "wrapper/emitter.h"
 #include "wrapper/failures.h"
+#include "wrapper/landing.h"
 #include "wrapper/python/file.h"
 
 namespace coil::wrapper {
@@ -11,6 +12,7 @@ class COIL_EXTENSION_API PythonProgram : public Emitter {
  public:
   std::string emit(const Program&, const EmitOptions&) override;
   bool reads_packed_weights() const override { return false; }
+  bool writes_several_devices() const override { return true; }
 
  protected:
   // One for each kind of line: what it becomes in the body. Symbols are defined where inputs are taken, before all
@@ -42,6 +44,8 @@ class COIL_EXTENSION_API PythonProgram : public Emitter {
   virtual const char* usage() const = 0;
   /// Takes the inputs, fills `given_`, and defines symbols by define_symbols().
   virtual void inputs() = 0;
+  /// What stands before a line, such as a wait for what it touches.
+  virtual void before_line(const Line&) {}
   /// What stands between the last line and the results.
   virtual void end() {}
   virtual void write_back(const std::string& given, const std::string& used) = 0;
@@ -62,6 +66,7 @@ class COIL_EXTENSION_API PythonProgram : public Emitter {
   std::size_t depth_ = 0;           ///< of open blocks
   std::size_t at_ = 0;              ///< place of the line that is being written
   FailureSites failures_;           ///< of a program on a GPU
+  LandingMemory landing_;           ///< of a program over several devices
   std::vector<std::string> given_;  ///< names of inputs as the caller gave them
 
  private:

@@ -31,18 +31,23 @@ std::string dtype_numbers() {
 
 }  // namespace
 
-std::string python_support(Device device, const std::set<std::string>& library_ops) {
+std::string python_support(Device device, const std::set<std::string>& library_ops, bool over_host) {
   if (device.is_host())
     return device::whole("python/imports.py") + dtype_numbers() + part("runtime") +
            python_torch_ops(device.type, library_ops) + part("kernels") + part("tensors");
+  return fmt::format("{}\nDEVICE = torch.device(\"{}\")\n", device::whole("python/imports.py"), to_string(device)) +
+         python_torch_library() + python_torch_ops(device.type, library_ops) + python_cuda_kernels() +
+         (over_host ? "\n" + dtype_numbers() + part("runtime") + part("kernels") + part("landing") : "") +
+         part("tensors");
+}
+
+void require_torch_ops(Device device, const std::set<std::string>& library_ops) {
   for (const std::string& op : library_ops)
     if (!is_torch_op(device.type, op))
       fail(
           "the library operation '{}' has no form in torch, which programs in Python call on {}; write a package "
           "instead",
           op, to_string(device));
-  return fmt::format("{}\nDEVICE = torch.device(\"{}\")\n", device::whole("python/imports.py"), to_string(device)) +
-         python_torch_library() + python_torch_ops(device.type, library_ops) + python_cuda_kernels() + part("tensors");
 }
 
 std::string python_fx_support(Device device) {
@@ -56,8 +61,8 @@ std::string python_parts() { return part("parts"); }
 
 std::set<std::string> python_support_names() {
   std::set<std::string> names;
-  const std::string text = python_support({}, {}) + python_torch_library() + python_cuda_kernels() +
-                           python_fx_support({}) + python_graph_text() + python_parts();
+  const std::string text = python_support({}, {}, false) + part("landing") + python_torch_library() +
+                           python_cuda_kernels() + python_fx_support({}) + python_graph_text() + python_parts();
   for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {  // what a line at the margin defines
     for (std::string_view lead : {"def ", "class ", "import ", ""}) {
       if (text.compare(at, lead.size(), lead) != 0) continue;
@@ -68,9 +73,9 @@ std::set<std::string> python_support_names() {
     }
     if (text.find('\n', at) == std::string::npos) break;
   }
-  names.insert({"UserKernel", "interpreted_library", "finish", "POST_OPS", "SYMBOLS", "KERNELS", "WEIGHTS",
-                "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "given", "graph", "root", "node",
-                "program"});
+  names.insert({"UserKernel", "interpreted_library", "finish", "POST_OPS", "SYMBOLS", "KERNELS", "HOST_KERNELS",
+                "WEIGHTS", "KERNEL_SOURCE", "KERNEL_HEAD", "KERNEL_TEXTS", "DEVICE", "args", "given", "graph", "root",
+                "node", "program"});
   return names;
 }
 

@@ -9,8 +9,10 @@
 namespace coil::wrapper {
 
 /// Imports and helpers for programs of the device. `library_ops`: those that the program calls, whose equals in torch
-/// are written out; throws Error for one that has none where nothing else carries it out.
-std::string python_support(Device, const std::set<std::string>& library_ops);
+/// are written out. `over_host`: it lies on the CPU as well.
+std::string python_support(Device, const std::set<std::string>& library_ops, bool over_host);
+/// Throws Error where one of them has no equal in torch, which alone carries them out on a GPU.
+void require_torch_ops(Device, const std::set<std::string>& library_ops);
 /// The torch operators through which an FX graph calls kernels and library operations, after python_support.
 std::string python_fx_support(Device);
 /// Names that the text defines: programs must not use them for their own.
