@@ -12,12 +12,12 @@ import warnings
 import torch
 from torch._functorch import partitioners
 
-from . import windows
+from . import draws, windows
 from .adder import Adder, dense_order, sizes_of
 
 aten = torch.ops.aten
 
-_UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel)
+_UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel, torch.ops.coil.draw)
 # Gradients that ask of their second operand only how large it is.
 _SIZED_BY_SECOND = {
     getattr(aten, name).default
@@ -31,22 +31,27 @@ _SIZED_BY_SECOND = {
 }
 
 
-def partition(joint, inputs, budget=1.0, **options):
+def partition(joint, inputs, budget=1.0, torchs_random=False, **options):
     """As torch's partitioner by the least that is kept. With a budget below 1, of its answers for that budget, rounded
     down to tenths, and all larger ones, the one with the lowest estimated peak: its peak alone may rise as a budget
-    falls, and a budget is an upper bound.
+    falls, and a budget is an upper bound. `torchs_random`: torch draws random numbers.
     """
     min_cut_rematerialization_partition = partitioners.min_cut_rematerialization_partition
     tell_places(joint)
     windows.narrow_indices(joint)
     free_operands(joint)
     take_batch_norms_apart(joint)
+    if not torchs_random:
+        draws.draw_again(joint)
+    drawn = draws.keep_other_draws(joint)
     if budget == 1:
         with _computed_again():
             return min_cut_rematerialization_partition(joint, inputs, **options)
     best = None
     for tenths in range(10, math.floor(budget * 10 + 1e-9) - 1, -1):
-        with torch._functorch.config.patch(activation_memory_budget=tenths / 10), _computed_again():
+        # At 0 nothing but inputs is kept, not even a seed.
+        share = tenths / 10 or (1e-6 if drawn else 0)
+        with torch._functorch.config.patch(activation_memory_budget=share), _computed_again():
             graphs = min_cut_rematerialization_partition(_copied(joint), inputs, **options)
         peak = max(map(peak_bytes, graphs))
         if best is None or peak < best[0]:
