@@ -78,8 +78,12 @@ def _window(node):
     sizes, counts = node.args[0].meta["val"].shape[-rank:], node.args[1]
     if not all(type(n) is int and n > 0 for n in (*sizes, *counts)):
         return None
-    longest = lambda size, count: max(-(-(k + 1) * size // count) - k * size // count for k in range(count))  # noqa: E731
-    return _Window(node, list(map(longest, sizes, counts)), [1] * rank)
+    return _Window(node, list(map(_longest, sizes, counts)), [1] * rank)
+
+
+def _longest(size, count):
+    """Of adaptive windows along a dimension, from floor(k * size / count) to ceil((k + 1) * size / count)."""
+    return max(-(-(k + 1) * size // count) - k * size // count for k in range(count))
 
 
 def _radices(lengths):

@@ -21,7 +21,7 @@ SEED = 8  # bytes
 
 
 def step(f, *inputs, dynamic=False, autocast=False, **options):
-    """The result of a compiled function, the gradients of its inputs, and what is kept beside inputs, as (type, bytes)."""
+    """A compiled function's result and the gradients of its inputs; what is kept beside inputs, as (type, bytes)."""
     torch._dynamo.reset()
     kept = {}
 
