@@ -2,7 +2,7 @@
 eager's and Inductor's on the CPU, as torch's profiler counts allocations, beside what Coil plans for a GPU that need
 not be there. Parameters and inputs do not count, gradients do.
 
-usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--set KEY=VALUE ...]
+usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--dropout] [--set KEY=VALUE ...]
 
 The step runs under autocast to bf16. Coil's graphs are planned and then carried out by torch: `least` is what is live
 at the fullest step, `pieces` what a run on torch's memory takes (runtime/plan/arena_pieces.h), `one arena` the same
@@ -117,9 +117,9 @@ def step_of(function, given):
     return step
 
 
-def without_dropout(model):
+def in_training(model, dropout):
     for module in model.modules():
-        if isinstance(module, nn.Dropout):
+        if isinstance(module, nn.Dropout) and not dropout:
             module.p = 0.0
     return model.train()
 
@@ -139,11 +139,12 @@ def kept_bytes(function, model, given):
     return sum(v.untyped_storage().nbytes() for at, v in kept.items() if at not in own)
 
 
-def eager_or_inductor(name, compiled):
+def eager_or_inductor(name, compiled, dropout):
     torch._dynamo.reset()
     torch.manual_seed(0)
     model, given = MODELS[name]()
-    function = torch.compile(without_dropout(model)) if compiled else without_dropout(model)
+    function = in_training(model, dropout)
+    function = torch.compile(function) if compiled else function
     run = step_of(function, given)
 
     def step():
@@ -172,13 +173,13 @@ def planning(log, device, settings):
         dynamo.compile_graph = compile
 
 
-def coil(name, device, settings):
+def coil(name, device, settings, dropout):
     torch._dynamo.reset()
     torch.manual_seed(0)
     model, given = MODELS[name]()
     log = []
     with planning(log, device, settings):
-        step_of(torch.compile(without_dropout(model), backend="coil", options={"cache": "none"}), given)()
+        step_of(torch.compile(in_training(model, dropout), backend="coil", options={"cache": "none"}), given)()
     kept = sum(p["outputs"] for kind, p in log if kind == "forward")
     return {kind: max(p[kind] for _, p in log) for kind in ("whole", "pieces", "least")} | {"kept": kept}
 
@@ -188,6 +189,7 @@ def main():
     parser.add_argument("names", nargs="?", default=",".join(MODELS))
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--no-inductor", action="store_true")
+    parser.add_argument("--dropout", action="store_true", help="with the models' own rates of dropout, not 0")
     parser.add_argument("--set", action="append", default=[])
     a = parser.parse_args()
     settings = dict(s.split("=", 1) for s in a.set)
@@ -195,9 +197,9 @@ def main():
         settings.setdefault("cuda.arch", "sm_90")
     rows = []
     for name in a.names.split(","):
-        eager = eager_or_inductor(name, False)
-        inductor = (None, None) if a.no_inductor else eager_or_inductor(name, True)
-        own = coil(name, a.device, settings)
+        eager = eager_or_inductor(name, False, a.dropout)
+        inductor = (None, None) if a.no_inductor else eager_or_inductor(name, True, a.dropout)
+        own = coil(name, a.device, settings, a.dropout)
         cells = [eager[0], inductor[0], own["whole"], own["pieces"], own["least"], eager[1], inductor[1], own["kept"]]
         rows.append([name, *("" if c is None else f"{c / 2**20:.2f}" for c in cells)])
         print(rows[-1], flush=True)

@@ -463,7 +463,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         fw_compiler=compilers.forward(),
         bw_compiler=compilers.backward(),
         inference_compiler=compilers.inference(),
-        partition_fn=functools.partial(joint.partition, budget=options.budget),
+        partition_fn=functools.partial(joint.partition, budget=options.budget, torchs_random=options.fallback_random),
         decompositions=_decompositions(differentiated, options.settings.get("deterministic") in ("true", "batch")),
         keep_inference_input_mutations=True,
         **aot,

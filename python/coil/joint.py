@@ -12,9 +12,12 @@ import warnings
 import torch
 from torch._functorch import partitioners
 
+from . import draws, windows
+from .adder import Adder, dense_order, sizes_of
+
 aten = torch.ops.aten
 
-_UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel)
+_UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel, torch.ops.coil.draw)
 # Gradients that ask of their second operand only how large it is.
 _SIZED_BY_SECOND = {
     getattr(aten, name).default
@@ -26,25 +29,29 @@ _SIZED_BY_SECOND = {
         *(f"{kind}_pad{d}d_backward" for kind in ("reflection", "replication") for d in (1, 2, 3)),
     )
 }
-_POOLS = {aten.max_pool2d_with_indices.default: 2, aten.max_pool3d_with_indices.default: 3}  # dimensions of a picture
 
 
-def partition(joint, inputs, budget=1.0, **options):
+def partition(joint, inputs, budget=1.0, torchs_random=False, **options):
     """As torch's partitioner by the least that is kept. With a budget below 1, of its answers for that budget, rounded
     down to tenths, and all larger ones, the one with the lowest estimated peak: its peak alone may rise as a budget
-    falls, and a budget is an upper bound.
+    falls, and a budget is an upper bound. `torchs_random`: torch draws random numbers.
     """
     min_cut_rematerialization_partition = partitioners.min_cut_rematerialization_partition
     tell_places(joint)
-    narrow_indices(joint)
+    windows.narrow_indices(joint)
     free_operands(joint)
     take_batch_norms_apart(joint)
+    if not torchs_random:
+        draws.draw_again(joint)
+    drawn = draws.keep_other_draws(joint)
     if budget == 1:
         with _computed_again():
             return min_cut_rematerialization_partition(joint, inputs, **options)
     best = None
     for tenths in range(10, math.floor(budget * 10 + 1e-9) - 1, -1):
-        with torch._functorch.config.patch(activation_memory_budget=tenths / 10), _computed_again():
+        # At 0 nothing but inputs is kept, not even a seed.
+        share = tenths / 10 or (1e-6 if drawn else 0)
+        with torch._functorch.config.patch(activation_memory_budget=share), _computed_again():
             graphs = min_cut_rematerialization_partition(_copied(joint), inputs, **options)
         peak = max(map(peak_bytes, graphs))
         if best is None or peak < best[0]:
@@ -142,30 +149,6 @@ def peak_bytes(graph_module):
     return peak
 
 
-def narrow_indices(joint):
-    """Lets the indices of maxima be kept in the narrowest integers that hold all places of a picture: I64 has four or
-    two times as many bytes as that takes.
-    """
-    for node in list(joint.graph.nodes):
-        if node.op != "call_function" or node.target not in _POOLS:
-            continue
-        places = 1
-        for size in node.args[0].meta["val"].shape[-_POOLS[node.target] :]:
-            places *= size if type(size) is int else 1 << 31
-        if places > 1 << 31:
-            continue
-        narrow = torch.int16 if places <= 1 << 15 else torch.int32
-        for item in [u for u in node.users if u.args[1] == 1]:
-            with joint.graph.inserting_after(item):
-                kept = joint.graph.call_function(aten._to_copy.default, (item,), {"dtype": narrow})
-            kept.meta = item.meta | {"val": item.meta["val"].to(narrow)}
-            with joint.graph.inserting_after(kept):
-                wide = joint.graph.call_function(aten._to_copy.default, (kept,), {"dtype": torch.int64})
-            wide.meta = dict(item.meta)
-            item.replace_all_uses_with(wide, delete_user_cb=lambda user: user is not kept)
-    joint.recompile()
-
-
 def take_batch_norms_apart(joint):
     """Lets a batch norm's result be computed again from its input and statistics, which the backward graph needs in any
     case: it is a result beside them of one operator, which the partitioner can only keep.
@@ -182,26 +165,11 @@ def take_batch_norms_apart(joint):
     joint.recompile()
 
 
-class _Adder:
-    """Adds calls to a graph, one behind the other, with what a node that they stand for has in its metadata."""
-
-    def __init__(self, graph, behind, meta):
-        self.graph, self.last = graph, behind
-        self.meta = {key: value for key, value in meta.items() if key not in ("val", "tensor_meta")}
-
-    def __call__(self, target, *args, **kwargs):
-        with self.graph.inserting_after(self.last):
-            self.last = self.graph.call_function(target, args, kwargs)
-        values, named = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
-        self.last.meta = dict(self.meta) | {"val": target(*values, **named)}
-        return self.last
-
-
 def _normalized(graph, norm, parts):
     """(x - mean) * rstd * weight + bias, in the type that the statistics are in, behind the last of `parts`."""
     x, weight, bias = norm.args[:3]
     order = {node: k for k, node in enumerate(graph.nodes)}
-    call = _Adder(graph, max(parts.values(), key=order.__getitem__), parts[0].meta)
+    call = Adder(graph, max(parts.values(), key=order.__getitem__), parts[0].meta)
     wide = parts[1].meta["val"].dtype
     channels = [1, -1, *[1] * (x.meta["val"].dim() - 2)]
 
@@ -224,15 +192,13 @@ def free_operands(joint):
         if node.op != "call_function" or node.target not in _SIZED_BY_SECOND or node.args[1].op == "placeholder":
             continue
         value = node.args[1].meta["val"]
-        if not all(type(n) is int for n in (*value.shape, *value.stride())):
+        order = dense_order(value)
+        if order is None:
             continue
-        order = sorted(range(value.dim()), key=lambda d: (-value.stride(d), d))
-        if not value.permute(order).is_contiguous():
-            continue
-        add = _Adder(joint.graph, node.prev, node.meta)
-        sizes, kind = [value.shape[d] for d in order], {"dtype": value.dtype, "device": value.device}
+        add = Adder(joint.graph, node.prev, node.meta)
+        sizes = sizes_of(add, node.args[1])
         with value.fake_mode:
-            stand_in = add(aten.full.default, sizes, 0, **kind)
+            stand_in = add(aten.full.default, [sizes[d] for d in order], 0, dtype=value.dtype, device=value.device)
         stand_in = add(aten.permute.default, stand_in, [order.index(d) for d in range(value.dim())])
         node.replace_input_with(node.args[1], stand_in)
     joint.recompile()

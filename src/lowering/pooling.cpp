@@ -70,6 +70,12 @@ LoweringFunction max_pool(std::size_t spatial) {
   };
 }
 
+/// The place of a window's maximum along a dimension. Where all is minus infinity, as the padding is, the first place
+/// would lie in the padding; the first one of the picture counts, as in eager.
+Value in_picture(Value place, double dilation) {
+  return where(lt(place, 0.0), dilation == 1 ? place.number(0) : remainder(place, place.number(dilation)), place);
+}
+
 LoweringFunction max_pool_with_indices(std::size_t spatial) {
   return [spatial](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
@@ -94,8 +100,9 @@ LoweringFunction max_pool_with_indices(std::size_t spatial) {
     for (std::size_t d = 0; d < spatial; ++d) {
       below = sym::floor_div(below, w.reduced[d]);
       Value step = remainder(floor_div(flat, index_value(ctx, below)), index_value(ctx, w.reduced[d]));
+      const double apart = static_cast<double>(dilation[d]);
       index = index * index_value(ctx, box.sizes[lead + d]) +
-              (index_value(ctx, w.starts[d]) + step * static_cast<double>(dilation[d]));
+              in_picture(index_value(ctx, w.starts[d]) + step * apart, apart);
     }
     results[1] = result(ctx, index, ctx.result(1));
     return results;

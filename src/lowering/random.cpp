@@ -9,6 +9,8 @@ namespace coil::lowering {
 namespace {
 
 constexpr std::int64_t kWords = 4;  // that one operator may draw for an element
+/// Operators that are given their seed and their number (coil.draw) come behind all that the program numbers itself.
+constexpr std::int64_t kGiven = std::int64_t{1} << 30, kMostGiven = std::int64_t{1} << 28;
 
 /// Elements are counted as they lie in memory, so that kernels, which follow memory, draw neighbours together.
 Expr place(Context& ctx, const sym::TensorMeta& meta) {
@@ -25,6 +27,11 @@ Draw::Draw(Context& ctx, const sym::TensorMeta& meta) : Draw(ctx, place(ctx, met
 
 Draw::Draw(Context& ctx, Expr element)
     : ctx_(ctx), seed_(ctx.graph.seed()), salt_(ctx.graph.new_salts(kWords)), element_(element) {}
+
+Draw::Draw(Context& ctx, const sym::TensorMeta& meta, Scalar seed, std::int64_t number)
+    : ctx_(ctx), seed_(seed), salt_(kGiven + kWords * number), element_(place(ctx, meta)) {
+  if (number < 0 || number >= kMostGiven) refuse(ctx, fmt::format("has no numbers for operator {}", number));
+}
 
 Value Draw::bits(int word) const {
   COIL_CHECK(word < kWords);
@@ -180,6 +187,25 @@ Value standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
   return stored(ctx, maximum(g, t == DType::F64 ? 0x1p-1022 : t == DType::F16 ? 0x1p-14 : 0x1p-126));
 }
 
+/// draw_seed(device): the seed of this call, for draws that another program is to repeat.
+Lowered draw_seed(Context& ctx, const ops::Values&) { return result(ctx, Value{&ctx.graph.pool(), ctx.graph.seed()}); }
+
+/// draw(seed, size, physical_layout, kind, a, b, number): numbers that follow from the arguments alone.
+Lowered draw(Context& ctx, const ops::Values& args) {
+  const sym::TensorMeta& meta = ctx.result();
+  const Draw draw(ctx, meta, element(ctx, ctx.tensor(args[0]), meta.sizes), *ctx.integer(args[6]).constant());
+  const std::string& kind = args[3].as_string();
+  const double a = real(ctx, args[4]), b = real(ctx, args[5]);
+  if (kind == "bernoulli") {
+    check_probability(ctx, a);
+    return result(ctx, draw.bernoulli(a));
+  }
+  if (kind == "uniform") return result(ctx, from_to(ctx, draw, a, b));
+  if (kind != "normal") refuse(ctx, fmt::format("has no kind {}", kind));
+  const DType t = register_type(meta.dtype);
+  return result(ctx, draw.normal(t) * number(ctx, t, b) + number(ctx, t, a));
+}
+
 // ---- Dropout ----
 
 /// The draw of a mask: one for each element, or, for features, one for each of the first two dimensions.
@@ -315,6 +341,8 @@ void add_random(Table& t) {
     check_probability(ctx, real(ctx, args[1]));
     return draw.bernoulli(real(ctx, args[1]));
   });
+  t["coil.draw_seed.default"] = draw_seed;
+  t["coil.draw.default"] = draw;
   t["aten.dropout.default"] = dropout(false);
   t["aten.feature_dropout.default"] = dropout(true);
   t["aten.alpha_dropout.default"] = alpha_dropout(false);

@@ -12,6 +12,8 @@ class Draw {
   Draw(Context&, const sym::TensorMeta&);
   /// One for each element of a nest of `sizes`, which is at `element`.
   Draw(Context&, Expr element);
+  /// As the first one, by another seed than the call's, of the operator that has this number among those of that seed.
+  Draw(Context&, const sym::TensorMeta&, Scalar seed, std::int64_t number);
 
   /// 32 random bits (U32); `word` counts the draws of an element.
   Value bits(int word = 0) const;

@@ -179,6 +179,16 @@ Value permuted(const Call& call) {
   return made;
 }
 
+/// Numbers that lie where the seed does.
+Value drawn(const Call& call) {
+  TensorMeta made =
+      dense(call.env, given_dtype(call).value_or(DType::F32), call.tensor(0).device, sizes_argument(call));
+  auto order = dims_argument(call, made.rank(), "physical_layout");
+  if (order.size() != made.rank()) refuse(call, "the layout does not name every dimension");
+  made.strides = permuted_strides(call.env, made.sizes, order);
+  return made;
+}
+
 /// ceil((end - start) / step), exactly for integers, in double for floats as in ATen/native/RangeFactories.cpp.
 Value range(const Call& call) {
   auto part = [&](std::string_view name, int fallback) {
@@ -286,6 +296,15 @@ aten::_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor
       "Tensor",
       sampled, kRandom);
   define_each(kRandomOfSize, of_size, kRandom);
+  // What training graphs draw from, so that the backward one may draw again (python/coil/draws.py).
+  define_each(
+      "coil::draw_seed(*, Device? device=None) -> Tensor",
+      [](const Call& call) -> Value { return create(call, {}, DType::I64); }, kRandom);
+  define_each(R"(
+coil::draw(Tensor seed, SymInt[] size, int[] physical_layout, str kind, float a, float b, int number, *,
+    ScalarType? dtype=None) -> Tensor
+)",
+              drawn);
   define_each(kRandomIntegers, integers_of_size, kRandom);
   define_each(R"(
 aten::empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None,
