@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "runtime/ops/recurrent_cells.h"
 #include "runtime_calls.h"
 #include "support/error.h"
 
@@ -19,8 +20,11 @@ Attributes attributes_of(const char* mode, bool reverse, bool has_bias) {
 }
 
 TEST(Recurrent, ALongShortTermMemoryStepByStep) {
-  const Sizes4 n{3, 2, 4};
-  for (bool reverse : {false, true}) {
+  // Few steps and many (with the weight in panels), whole vectors and a rest.
+  for (const auto& [n, reverse] : {std::pair{Sizes4{3, 2, 4}, false},
+                                   {Sizes4{3, 2, 4}, true},
+                                   {Sizes4{20, 1, 21}, false},
+                                   {Sizes4{20, 3, 35}, true}}) {
     Operands in;
     in.add(dense_view(DType::F32, {n.steps, n.batch, 4 * n.hidden}));
     in.add(dense_view(DType::F32, {n.batch, n.hidden}));
@@ -54,6 +58,38 @@ TEST(Recurrent, ALongShortTermMemoryStepByStep) {
         EXPECT_NEAR(out[1].data<float>()[b * n.hidden + j], h[static_cast<std::size_t>(j)], 1e-5);
         EXPECT_NEAR(out[2].data<float>()[b * n.hidden + j], c[static_cast<std::size_t>(j)], 1e-5);
       }
+    }
+  }
+}
+
+TEST(Recurrent, CellsAreWithinAFewUnitsOfTheExact) {
+  std::vector<float> x, made;
+  for (int k = -4000; k <= 4000; ++k) x.push_back(static_cast<float>(k) * 0.01f);
+  for (float special : {1e-20f, 1e4f, -1e4f, INFINITY, -INFINITY, -0.0f}) x.push_back(special);
+  const std::vector<float> zeros(x.size());
+  made.resize(x.size());
+  cells::kernels_of_this_machine().f32.plain_tanh(
+      {x.data(), zeros.data(), static_cast<std::int64_t>(x.size()), made.data()});
+  for (std::size_t i = 0; i < x.size(); ++i)
+    EXPECT_NEAR(made[i], std::tanh(double{x[i]}), 5e-7 * std::abs(std::tanh(double{x[i]}))) << x[i];
+}
+
+TEST(Recurrent, NaNStaysInEveryCell) {
+  const auto& kernels = cells::kernels_of_this_machine().f32;
+  const std::vector<float> zeros(20);
+  for (std::size_t place = 0; place < 20; ++place) {
+    std::vector<float> x(20), c(5), made(5);
+    x[place] = NAN;
+    const cells::Row<float> row{x.data(), zeros.data(), 5, made.data()};
+    kernels.lstm(row, c.data());
+    EXPECT_TRUE(std::isnan(made[place % 5])) << place;
+    if (place >= 15) continue;
+    kernels.gru(row, c.data());
+    EXPECT_TRUE(std::isnan(made[place % 5])) << place;
+    if (place >= 5) continue;
+    for (auto* cell : {kernels.plain_tanh, kernels.plain_relu}) {
+      cell(row);
+      EXPECT_TRUE(std::isnan(made[place])) << place;
     }
   }
 }
