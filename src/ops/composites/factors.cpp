@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ops/composites/factors.h"
+#include "ops/shapes/strides.h"
 
 namespace coil::ops::composites {
 
@@ -31,11 +32,21 @@ void check(Steps& s, const Value& info, const Value& matrix, const char* api) {
 
 struct Lu {
   Value factors, pivots, info;
+  bool of_transposed = false;  ///< they are factors of the transposed matrix
 };
 
 Lu factor(Steps& s, const Value& a) {
   Value made = s.call("aten.linalg_lu_factor_ex.default", {a});
   return {s.item(made, 0), s.item(made, 1), s.item(made, 2)};
+}
+
+/// As eager's solutions and determinants factor, which return the factors and are differentiated with them: of a real
+/// matrix that lies row by row, the transposed one, which LAPACK takes without a copy.
+Lu factor_as_it_lies(Steps& s, const Value& a) {
+  if (is_complex(s.dtype(a)) || !shapes::is_contiguous(s.env, s.meta(a))) return factor(s, a);
+  Lu made = factor(s, transposed(s, a));
+  made.of_transposed = true;
+  return made;
 }
 
 Value identity(Steps& s, const Expr& n, DType type) { return s.call("aten.eye.default", {n}, {{"dtype", type}}); }
@@ -57,8 +68,9 @@ Solution solve(Steps& s, const Value& a, Value b, bool left) {
                                     [&](const Expr& x, const Expr& y) { return s.env.statically_known_equal(x, y); }));
   if (vector && !left) s.refuse("takes matrices on the right-hand side when left is False");
   if (vector) b = s.unsqueeze(b, -1);
-  const Lu lu = factor(s, a);
-  Value x = s.call("aten.linalg_lu_solve.default", {lu.factors, lu.pivots, b}, {{"left", left}});
+  const Lu lu = factor_as_it_lies(s, a);
+  Value x = s.call("aten.linalg_lu_solve.default", {lu.factors, lu.pivots, b},
+                   {{"left", left}, {"adjoint", lu.of_transposed}});
   return {vector ? s.call("aten.squeeze.dim", {x, -1}) : x, lu};
 }
 
@@ -241,7 +253,7 @@ struct Determinant {
 
 Determinant sign_and_log(Steps& s, const Value& a) {
   require_matrix(s, a);
-  const Lu lu = factor(s, a);
+  const Lu lu = factor_as_it_lies(s, a);
   Value d = diagonal(s, lu.factors);
   Value sign = s.mul(s.call("aten.prod.dim_int", {s.unary("sgn", d), -1}), parity(s, lu, a));
   return {sign, s.sum(s.unary("log", s.unary("abs", d)), {-1}), lu};
@@ -249,7 +261,7 @@ Determinant sign_and_log(Steps& s, const Value& a) {
 
 Determinant determinant(Steps& s, const Value& a) {
   require_matrix(s, a);
-  const Lu lu = factor(s, a);
+  const Lu lu = factor_as_it_lies(s, a);
   return {s.mul(s.call("aten.prod.dim_int", {diagonal(s, lu.factors), -1}), parity(s, lu, a)), {}, lu};
 }
 
