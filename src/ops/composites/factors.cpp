@@ -32,7 +32,6 @@ void check(Steps& s, const Value& info, const Value& matrix, const char* api) {
 
 struct Lu {
   Value factors, pivots, info;
-  bool of_transposed = false;  ///< they are factors of the transposed matrix
 };
 
 Lu factor(Steps& s, const Value& a) {
@@ -40,13 +39,11 @@ Lu factor(Steps& s, const Value& a) {
   return {s.item(made, 0), s.item(made, 1), s.item(made, 2)};
 }
 
-/// As eager's solutions and determinants factor, which return the factors and are differentiated with them: of a real
-/// matrix that lies row by row, the transposed one, which LAPACK takes without a copy.
+/// As eager's determinants factor, which return the factors and are differentiated with them: of a real matrix that
+/// lies row by row, the transposed one, which LAPACK takes without a copy.
 Lu factor_as_it_lies(Steps& s, const Value& a) {
-  if (is_complex(s.dtype(a)) || !shapes::is_contiguous(s.env, s.meta(a))) return factor(s, a);
-  Lu made = factor(s, transposed(s, a));
-  made.of_transposed = true;
-  return made;
+  const bool by_rows = !is_complex(s.dtype(a)) && shapes::is_contiguous(s.env, s.meta(a));
+  return factor(s, by_rows ? transposed(s, a) : a);
 }
 
 Value identity(Steps& s, const Expr& n, DType type) { return s.call("aten.eye.default", {n}, {{"dtype", type}}); }
@@ -68,9 +65,8 @@ Solution solve(Steps& s, const Value& a, Value b, bool left) {
                                     [&](const Expr& x, const Expr& y) { return s.env.statically_known_equal(x, y); }));
   if (vector && !left) s.refuse("takes matrices on the right-hand side when left is False");
   if (vector) b = s.unsqueeze(b, -1);
-  const Lu lu = factor_as_it_lies(s, a);
-  Value x = s.call("aten.linalg_lu_solve.default", {lu.factors, lu.pivots, b},
-                   {{"left", left}, {"adjoint", lu.of_transposed}});
+  const Lu lu = factor(s, a);
+  Value x = s.call("aten.linalg_lu_solve.default", {lu.factors, lu.pivots, b}, {{"left", left}});
   return {vector ? s.call("aten.squeeze.dim", {x, -1}) : x, lu};
 }
 
