@@ -134,6 +134,7 @@ Value tensorsolve(Steps& s) {
     order.insert(order.end(), moved.begin(), moved.end());
     a = s.permute(a, order);
   }
+  if (s.rank(a) < s.rank(b)) s.refuse("takes a tensor of at least as many dimensions as the right-hand side has");
   const Exprs left(s.sizes(a).begin() + static_cast<std::ptrdiff_t>(s.rank(b)), s.sizes(a).end());
   const Expr rows = s.env.simplify(sym::product(s.sizes(b))), columns = s.env.simplify(sym::product(left));
   Solution made = solve(s, s.reshape(a, {rows, columns}), s.reshape(b, {rows}), true);
