@@ -240,8 +240,8 @@ def free_operands(joint):
 
 
 def copy_written_inputs(joint):
-    """Gradients read inputs that the forward direction writes to as they were before: from a copy, where the partitioner
-    would keep the input itself, which holds what was written by the time they are computed.
+    """Gradients read inputs that the forward direction writes to as they were before: from a copy, where the
+    partitioner would keep the input itself, which holds what was written by the time they are computed.
     """
     graph = joint.graph
     inputs = [n for n in graph.nodes if n.op == "placeholder"]

@@ -2,11 +2,13 @@
 exported and compiled, and through torch.compile with gradients, against eager. Run by hand.
 
     transformers_sweep.py [FOLDER ...] [--all] [--list] [--part K/N] [--seconds N] [--report FILE]
+                           [--budget SECONDS]
 
 The folders are those of the package that hold a model, but for those whose classes the zoo has (`--all` takes these
 too). Configurations are shrunk by the table of `zoo_small.py`; inputs are made from the names of what `forward` takes,
 in a few sizes until eager takes them. Each folder is run in a process of its own and ends, in each of two ways, as one
-of: right; WRONG; refused (by name); crash; late; no inputs (eager refuses all that were made); no program (torch fails).
+of: right; WRONG; refused (by name); crash; late; no inputs (eager refuses all that were made); no program (torch
+fails).
 """
 
 import argparse

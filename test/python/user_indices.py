@@ -1,4 +1,4 @@
-"""Programs of `user_harness.py`: complicated indices, scatters, searches, bits, dates, empty batches, writes in place."""
+"""Programs of `user_harness.py`: complicated indices, scatters, searches, bits, dates, empty batches, writes."""
 
 import torch
 import torch.nn.functional as F

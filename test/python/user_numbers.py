@@ -157,8 +157,9 @@ def quaternions(p, q, t):
     t = t[:, None]
     between = (((1 - t) * angle).sin() * p + (t * angle).sin() * near) / angle.sin()
     w, x, y, z = times(p, q).unbind(-1)
-    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z), 1 - 2 * (x * x + z * z),
-            2 * (y * z - w * x), 2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]  # fmt: skip
+    rows = [1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y), 2 * (x * y + w * z),
+            1 - 2 * (x * x + z * z), 2 * (y * z - w * x), 2 * (x * z - w * y), 2 * (y * z + w * x),
+            1 - 2 * (x * x + y * y)]  # fmt: skip
     matrix = torch.stack(rows, -1).unflatten(-1, (3, 3))
     trace = matrix.diagonal(dim1=-2, dim2=-1).sum(-1)
     euler = torch.atan2(matrix[:, 2, 1], matrix[:, 2, 2]), torch.asin(-matrix[:, 2, 0].clamp(-0.999, 0.999))
