@@ -41,6 +41,7 @@ def partition(joint, inputs, budget=1.0, torchs_random=False, **options):
     windows.narrow_indices(joint)
     free_operands(joint)
     take_batch_norms_apart(joint)
+    copy_written_inputs(joint)
     if not torchs_random:
         draws.draw_again(joint)
     drawn = draws.keep_other_draws(joint)
@@ -202,3 +203,47 @@ def free_operands(joint):
         stand_in = add(aten.permute.default, stand_in, [order.index(d) for d in range(value.dim())])
         node.replace_input_with(node.args[1], stand_in)
     joint.recompile()
+
+
+def copy_written_inputs(joint):
+    """Gradients read inputs that the forward direction writes to as they were before: from a copy, where the
+    partitioner would keep the input itself, which holds what was written by the time they are computed.
+    """
+    graph = joint.graph
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    backward = _reached(n for n in inputs if n.name.startswith("tangents"))
+    written = {n.args[0] for n in graph.nodes if n.target is aten.copy_.default and n not in backward}
+    for node in inputs:
+        if node in backward or backward.isdisjoint(_reached([node])):
+            continue
+        users = list(node.users)
+        if node in written:
+            old = _copy_of(graph, node, inputs[-1])
+        elif len(users) == 1 and users[0].target is aten.clone.default:
+            # What autograd sees written is put into place behind the graph, and AOTAutograd begins with its copy.
+            old = users[0]
+        else:
+            continue
+        old.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
+    joint.recompile()
+
+
+def _copy_of(graph, node, behind):
+    """A copy of an input that all read in its place, but for the graph's output and what writes to it."""
+    value = node.meta["val"]
+    with value.fake_mode:
+        old = _Adder(graph, behind, node.meta)(aten.clone.default, node)
+    into = lambda user: user.target is aten.copy_.default and user.args[0] is node
+    node.replace_all_uses_with(old, lambda user: user not in (old, graph.output_node()) and not into(user))
+    return old
+
+
+def _reached(nodes):
+    """The nodes, and all whose values are made of theirs; what is written to an input is none of them."""
+    reached, waiting = set(), list(nodes)
+    while waiting:
+        node = waiting.pop()
+        if node not in reached:
+            reached.add(node)
+            waiting += [user for user in node.users if user.op != "output" and user.target is not aten.copy_.default]
+    return reached

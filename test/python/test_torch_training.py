@@ -410,3 +410,37 @@ def test_backward_nodes_have_the_lines_of_their_forward_twins(tmp_path):
     graph = (folder / "00_graph.txt").read_text()
     calls = [line for line in graph.splitlines() if "call_function" in line]
     assert calls and all(" # at " in line for line in calls), graph
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_gradients_read_written_inputs_as_they_were(dynamic):
+    """Of a buffer that the forward graph scales, of an input that autograd sees written, of a part of one."""
+
+    def scaled(x, b):
+        y = x.sin()
+        b.mul_(0.5)
+        return y * b
+
+    def seen(x, b):
+        y = x.exp()
+        x.mul_(0.5)
+        return y * b
+
+    def part(x, b):
+        b[1:3].mul_(2)
+        return x[1:3] * b.cumsum(0)[1:3], x * b
+
+    def counted(x, b):
+        b += 1
+        return torch.where(b > 1.5, x * x, x) * b.exp()
+
+    for f in (scaled, seen, part, counted):
+        torch._dynamo.reset()
+        compiled, outcomes = torch.compile(f, backend="coil", dynamic=dynamic), []
+        for run in (f, compiled):
+            x, b = torch.linspace(0.1, 1, 4).requires_grad_(), torch.linspace(1, 2, 4)
+            for _ in range(2):
+                results = run(x * 1.0, b)
+                sum(t.square().sum() for t in (results if isinstance(results, tuple) else (results,))).backward()
+            outcomes.append((x.grad, b))
+        torch.testing.assert_close(outcomes[1], outcomes[0], msg=lambda text: f"{f.__name__}: {text}")

@@ -52,8 +52,27 @@ template <class V, class F> COIL_FN V c_map3(V x, V y, V z, F f) {
 template <class T> COIL_FN T c_add(T x, T y) { return x + y; }
 COIL_FN boolv c_add(boolv x, boolv y) { return x | y; }
 
+// @piece c_rounded
+// The value in a register: a product is rounded as eager rounds it, and not taken into a fused multiply-add.
+#ifdef __x86_64__
+#define COIL_ROUNDED(x) __asm__("" : "+v"(x))
+#else
+#define COIL_ROUNDED(x) __asm__("" : "+w"(x))
+#endif
+// @for $t: f32, f64, f32v, f64h
+COIL_FN $t c_rounded($t x) {
+  COIL_ROUNDED(x);
+  return x;
+}
+// @end
+COIL_FN f64v c_rounded(f64v x) { return {c_rounded(x.a), c_rounded(x.b)}; }
+
 // @piece c_sub
 template <class T> COIL_FN T c_sub(T x, T y) { return x - y; }
+// A difference of products that cancel is zero, as in eager: a fused multiply-add would leave the error of one of them.
+// @for $t: f32, f64, f32v, f64v
+COIL_FN $t c_sub($t x, $t y) { return c_rounded(x) - c_rounded(y); }
+// @end
 
 // @piece c_mul
 template <class T> COIL_FN T c_mul(T x, T y) { return x * y; }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ops/composites/factors.h"
+#include "ops/shapes/strides.h"
 
 namespace coil::ops::composites {
 
@@ -36,6 +37,13 @@ struct Lu {
 Lu factor(Steps& s, const Value& a) {
   Value made = s.call("aten.linalg_lu_factor_ex.default", {a});
   return {s.item(made, 0), s.item(made, 1), s.item(made, 2)};
+}
+
+/// As eager's determinants factor, which return the factors and are differentiated with them: of a real matrix that
+/// lies row by row, the transposed one, which LAPACK takes without a copy.
+Lu factor_as_it_lies(Steps& s, const Value& a) {
+  const bool by_rows = !is_complex(s.dtype(a)) && shapes::is_contiguous(s.env, s.meta(a));
+  return factor(s, by_rows ? transposed(s, a) : a);
 }
 
 Value identity(Steps& s, const Expr& n, DType type) { return s.call("aten.eye.default", {n}, {{"dtype", type}}); }
@@ -126,6 +134,7 @@ Value tensorsolve(Steps& s) {
     order.insert(order.end(), moved.begin(), moved.end());
     a = s.permute(a, order);
   }
+  if (s.rank(a) < s.rank(b)) s.refuse("takes a tensor of at least as many dimensions as the right-hand side has");
   const Exprs left(s.sizes(a).begin() + static_cast<std::ptrdiff_t>(s.rank(b)), s.sizes(a).end());
   const Expr rows = s.env.simplify(sym::product(s.sizes(b))), columns = s.env.simplify(sym::product(left));
   Solution made = solve(s, s.reshape(a, {rows, columns}), s.reshape(b, {rows}), true);
@@ -241,7 +250,7 @@ struct Determinant {
 
 Determinant sign_and_log(Steps& s, const Value& a) {
   require_matrix(s, a);
-  const Lu lu = factor(s, a);
+  const Lu lu = factor_as_it_lies(s, a);
   Value d = diagonal(s, lu.factors);
   Value sign = s.mul(s.call("aten.prod.dim_int", {s.unary("sgn", d), -1}), parity(s, lu, a));
   return {sign, s.sum(s.unary("log", s.unary("abs", d)), {-1}), lu};
@@ -249,7 +258,7 @@ Determinant sign_and_log(Steps& s, const Value& a) {
 
 Determinant determinant(Steps& s, const Value& a) {
   require_matrix(s, a);
-  const Lu lu = factor(s, a);
+  const Lu lu = factor_as_it_lies(s, a);
   return {s.mul(s.call("aten.prod.dim_int", {diagonal(s, lu.factors), -1}), parity(s, lu, a)), {}, lu};
 }
 

@@ -1,6 +1,8 @@
 // Tensors made from sizes and numbers.
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "ops/shapes/elementwise.h"
 #include "ops/shapes/families.h"
@@ -252,14 +254,30 @@ Value triangle(const Call& call) {
   return dense(call.env, call.tensor(0), call.tensor(0).sizes);
 }
 
+/// How many elements lie below a diagonal, `offset` above the main one, or on it.
+std::int64_t count_of_lower(std::int64_t rows, std::int64_t columns, std::int64_t offset) {
+  // Rows with none of them, then rows with one more each, then whole rows. Beyond the matrix all offsets are alike.
+  offset = std::clamp(offset, -rows - 1, columns);
+  const std::int64_t none = std::clamp<std::int64_t>(-offset, 0, rows),
+                     rest = std::clamp<std::int64_t>(columns - offset, none, rows);
+  const std::int64_t first = std::clamp<std::int64_t>(none + offset + 1, 0, columns), growing = rest - none;
+  const std::int64_t last = first + growing - 1;
+  const std::int64_t slope = growing % 2 == 0 ? growing / 2 * (first + last) : (first + last) / 2 * growing;
+  return slope + (rows - rest) * columns;
+}
+
 Value triangle_indices(const Call& call) {
-  std::int64_t rows = number(call, "row"), columns = number(call, "col"), offset = number(call, "offset"), n = 0;
-  for (std::int64_t r = 0; r < rows; ++r) n += std::max<std::int64_t>(0, std::min(columns, r + offset + 1));
-  if (call.op.schema.target.starts_with("aten.triu")) {
-    n = 0;
-    for (std::int64_t r = 0; r < rows; ++r) n += columns - std::max<std::int64_t>(0, std::min(columns, r + offset));
-  }
-  return create(call, {2, n}, DType::I64);
+  const std::int64_t rows = std::max<std::int64_t>(number(call, "row"), 0),
+                     columns = std::max<std::int64_t>(number(call, "col"), 0), offset = number(call, "offset");
+  std::int64_t all = 0;
+  if (__builtin_mul_overflow(rows, columns, &all) || __builtin_mul_overflow(all, 16, &all) ||
+      rows == std::numeric_limits<std::int64_t>::max())
+    refuse(call, "makes a tensor of a matrix of {} by {}, which no memory holds", rows, columns);
+  const bool upper = call.op.schema.target.starts_with("aten.triu");
+  const std::int64_t below = upper && offset == std::numeric_limits<std::int64_t>::min()
+                                 ? 0
+                                 : count_of_lower(rows, columns, upper ? offset - 1 : offset);
+  return create(call, {2, upper ? rows * columns - below : below}, DType::I64);
 }
 
 }  // namespace

@@ -299,6 +299,7 @@ class Functionalizer {
         Object* object = object_of(a);
         if (!object)
           throw Error(fmt::format("{} writes to %{}, which is no tensor", n->target, a->name), n->target, n->where());
+        if (n->op && n->op->schema.parameters[p].keyword_only) check_unrepeated(*n, object->view->meta);
         written.push_back(object);
       });
     if (!twin.op) check_separate(*n, written);
@@ -341,6 +342,16 @@ class Functionalizer {
     }
     made->meta.value = std::move(results);
     return made;
+  }
+
+  /// A result that goes into a tensor (`out`) has a place for each of its elements, in eager too.
+  static void check_unrepeated(const Node& n, const sym::TensorMeta& out) {
+    for (std::size_t d = 0; d < out.rank(); ++d)
+      if (const auto size = out.sizes[d].constant(); size && *size > 1 && out.strides[d].is_constant(0))
+        throw Error(fmt::format("{}: more than one element of the written-to tensor refers to a single memory "
+                                "location; clone() it first",
+                                n.target),
+                    n.target, n.where());
   }
 
   /// Copies would part what eager has in one memory.

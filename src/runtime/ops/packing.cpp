@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "runtime/device/library.h"
 #include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/gemm.h"
@@ -8,6 +10,9 @@ std::optional<Packed> pack_operand(std::string_view op, const Attributes& attrib
                                    std::span<const BoundView> outputs, std::size_t input, const Tensor& value,
                                    std::string_view isa) {
   if (input != 1) return std::nullopt;  // only weights
+  // A call without a result is not carried out, and oneDNN divides by the sizes of what it multiplies.
+  const auto is_empty = [](const BoundView& v) { return numel(v.sizes) == 0; };
+  if (std::ranges::all_of(outputs, is_empty)) return std::nullopt;
   if (op == "linear") {
     const GemmProblem problem = linear_problem(attributes, inputs, outputs);
     auto packed = panels::pack_gemm(problem, value, isa);

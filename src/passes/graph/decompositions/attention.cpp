@@ -70,8 +70,11 @@ bool kernel_takes(Rewriter& r) {
     return blocks_take(r, false) || (r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r));
   const DType d = r.dtype(r["query"]);
   const bool narrow = d == DType::F32 || d == DType::BF16 || d == DType::F16;
-  return narrow && r.target.has(Feature::WholeAttention) && r.meta(r["query"]).sizes.back().is_constant() &&
-         r.meta(r["value"]).sizes.back().is_constant();
+  const auto has_width = [&](std::string_view name) {
+    const auto width = r.meta(r[name]).sizes.back().constant();
+    return width && *width > 0;
+  };
+  return narrow && r.target.has(Feature::WholeAttention) && has_width("query") && has_width("value");
 }
 
 /// Attention in 16 bits that eager writes out in f32 from end to end, or that no fused kernel takes.
