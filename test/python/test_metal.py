@@ -402,6 +402,27 @@ def test_left_to_the_host(tmp_path):
         assert torch.allclose(got[str(k)], want, rtol=1e-4, atol=1e-5), k
 
 
+@needs_machine
+def test_complex_inputs_and_results(tmp_path):
+    """The host takes complex numbers apart and puts them together; what lies between is kernels'."""
+
+    class Complex(torch.nn.Module):
+        def forward(self, x, y):
+            return x.t() * torch.polar(y.abs() + 1, y), torch.fft.fft(x[:, ::2]).abs(), x[1:] + 1j
+
+    given = (torch.complex(seeded(6, 8), seeded(6, 8) + 1), seeded(8, 6))
+    export(Complex(), given, tmp_path / "m.pt2")
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "metal")
+    assert done.returncode == 0, done.stderr
+    run = ("run", tmp_path / "m.coil", "--outputs", tmp_path / "out.safetensors")
+    save_file(dict(zip("xy", given)), tmp_path / "in.safetensors")
+    done = coil(*run, "--inputs", tmp_path / "in.safetensors", env=WITH_MACHINE)
+    assert done.returncode == 0, done.stderr
+    got = load_file(tmp_path / "out.safetensors")
+    for k, want in enumerate(Complex()(*given)):
+        assert torch.allclose(got[str(k)], want, rtol=1e-4, atol=1e-5), k
+
+
 CONFORMANCE = os.path.join(BUILD, "bin", "device_conformance")
 
 
