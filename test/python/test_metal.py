@@ -530,6 +530,7 @@ def test_threadgroup_memory(text):
     "function,reason",
     [
         (lambda x: x.double() * 2, r"computes in f64, which Metal does not have"),
+        (lambda x: x.double().argmax(), r"argmax.*computes in f64"),
         (lambda x: torch.poisson(x), r"poisson.*computes in f64"),
         (lambda x: torch.special.bessel_j0(x), r"computes \w*j0, for which Coil has no function without f64"),
         (lambda x: x.double().sum(), r"gives f64, which Metal does not have"),

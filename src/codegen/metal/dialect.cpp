@@ -89,6 +89,7 @@ std::optional<std::string> refusal_of(const ir::Graph& graph, const Statement& s
   const bool moves = std::holds_alternative<ir::Pointwise>(s.op->node);
   for (ir::BufferId b : s.op->outs)
     if (graph.buffer(b).layout.dtype == DType::F64 && !moves) return "gives f64, which Metal does not have";
+  if (s.body->dtype == DType::F64 && !moves) return "computes in f64, which Metal does not have";
   std::vector<Scalar> roots = s.indirect;
   roots.push_back(s.body);
   for (Scalar n : ir::topological(roots)) {
