@@ -248,7 +248,7 @@ def with_user_kernels(exported, device="cpu", options=None):
         return exported
     chosen = options if hasattr(options, "settings") else parse(options)
     compiler = triton_kernels.Compiler(chosen.settings, chosen.cache, device)
-    with triton_kernels.analysis(), triton_export.decomposed():
+    with triton_kernels.analysis(calls(exported)), triton_export.decomposed():
         exported = exported.run_decompositions({})
     for node in calls(exported):
         triton_export.put_call(exported, node, compiler.call(node))

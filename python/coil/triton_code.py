@@ -7,6 +7,7 @@ import struct
 import torch
 from torch.fx import Node
 
+_ALIGNED_WORKSPACE = 128  # bytes
 _ALIGNED = 16  # bytes; also what an integer must be a multiple of to be told so
 # Of a block, as CUDA's documentation has it; of a GPU that is there, it is asked.
 _SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
@@ -229,7 +230,6 @@ def compile_kernel(function, symbol, key, facts, options, capability):
     m = made.metadata
     for what, refused in (
         ("clusters of blocks (num_ctas)", getattr(m, "num_ctas", 1) != 1),
-        ("scratch memory (descriptors that it makes itself, for instance)", getattr(m, "global_scratch_size", 0)),
         ("a profiler's memory", getattr(m, "profile_scratch_size", 0)),
         ("a cooperative grid", getattr(m, "launch_cooperative_grid", False)),
         ("a launch ahead of the kernel before it", getattr(m, "launch_pdl", False)),
@@ -246,8 +246,16 @@ def compile_kernel(function, symbol, key, facts, options, capability):
         )
     widths = _widths(made.asm["ptx"], symbol)
     block = facts.block(widths, getattr(m, "tensordesc_meta", None))
-    block += [{"name": "scratch", "kind": "constant", "bytes": w, "bits": 0} for w in widths[len(block) :]]
+    # Behind them memory for itself, where it needs such, and that of profilers.
+    scratch = [{"name": "scratch", "kind": "constant", "bytes": w, "bits": 0} for w in widths[len(block) :]]
+    workspace = getattr(m, "global_scratch_size", 0) * getattr(m, "num_ctas", 1)
+    if workspace:
+        if getattr(m, "global_scratch_align", 1) > _ALIGNED_WORKSPACE:
+            raise Refusal(f"needs memory at multiples of {m.global_scratch_align} bytes, which is not supported")
+        scratch[0] = {"name": "scratch", "kind": "workspace"}
+    block += scratch
     return {
+        "workspace_bytes": workspace,
         "arch": f"sm_{capability}",
         "binary": made.asm["cubin"].hex(),
         "ptx": made.asm["ptx"],

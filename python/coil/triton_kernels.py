@@ -22,15 +22,26 @@ def is_call(node):
     return isinstance(node.target, torch._ops.HigherOrderOperator) and node.target.name() in CALLS
 
 
-def installed():
-    """Triton, or an Error that says what is missing."""
+def installed(node=None):
+    """Triton, or an Error that says what is missing. `node`: a call of a kernel that asks for it."""
     try:
         import triton
     except ImportError as error:
-        raise _native.Error(
-            "a user's Triton kernel is compiled by Triton, which is not installed; pip install triton"
-        ) from error
+        who = f"the Triton kernel {_name(_kernel_of(node))}" if node else "a user's Triton kernel"
+        raise _native.Error(f"{who} is compiled by Triton, which is not installed; pip install triton") from error
     return triton
+
+
+def _kernel_of(node):
+    from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
+
+    return kernel_side_table.get_kernel(node.kwargs["kernel_idx"])
+
+
+def _name(kernel):
+    """`add_kernel (model.py:12)`."""
+    function = _function(kernel)
+    return f"{function.fn.__name__} ({place(function)})"
 
 
 def is_triton_op(operator):
@@ -44,11 +55,12 @@ def analysed(gm):
     """`analysis` for a graph that has such kernels."""
     modules = [m for m in gm.modules() if isinstance(m, torch.fx.GraphModule)]
     called = [n for m in modules for n in m.graph.nodes if n.op == "call_function"]
-    if any(map(is_call, called)) or any(
+    kernels = list(filter(is_call, called))
+    if kernels or any(
         isinstance(n.target, torch._ops.OpOverload) and n.target.namespace != "aten" and is_triton_op(n.target)
         for n in called
     ):
-        return analysis()
+        return analysis(kernels)
     return contextlib.nullcontext()
 
 
@@ -56,11 +68,11 @@ _DESCRIPTORS = "has_triton_tensor_descriptor_host_tma"
 
 
 @contextlib.contextmanager
-def analysis():
+def analysis(calls=()):
     """While this lasts, torch can find out what kernels write to where there is no GPU: it asks Triton for their IR,
-    and Triton asks a driver what to compile for.
+    and Triton asks a driver what to compile for. `calls`: those that are known, for the words of an Error.
     """
-    triton = installed()
+    triton = installed(*calls[:1])
     driver = triton.runtime.driver
     try:
         driver.active.get_current_target()
@@ -115,7 +127,7 @@ class Compiler:
 
     def call(self, node):
         """A node of torch's graph as a Call. Raises Error with the kernel's name and line."""
-        installed()
+        installed(node)
         from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
         given = node.kwargs
@@ -128,8 +140,7 @@ class Compiler:
         try:
             return _Description(self, kernel, constants, given, list(written)).run()
         except Refusal as error:
-            function = _function(kernel)
-            raise _native.Error(f"the Triton kernel {function.fn.__name__} ({_place(function)}) {error}") from error
+            raise _native.Error(f"the Triton kernel {_name(kernel)} {error}") from error
 
     @staticmethod
     def _written(given):
@@ -181,10 +192,10 @@ def _function(kernel):
     return kernel
 
 
-def _place(function):
-    from .triton_source import place
-
-    return place(function)
+def place(function):
+    """`file.py:12`, where a jitted function is defined."""
+    code = function.fn.__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 class _Description:
@@ -197,7 +208,8 @@ class _Description:
             if interface != "stable":
                 raise Refusal(
                     f"takes a descriptor of Triton's old interface (create_1d_tma_descriptor and the like) "
-                    f"for `{name}`; make it by TensorDescriptor.from_tensor"
+                    f"for `{name}`, which Triton has up to 3.3 alone; make it by TensorDescriptor.from_tensor, "
+                    "which it has from 3.4 on"
                 )
             self.descriptors[name] = [int(n) for n in facts[0]]
         self.tensors = [v for v in map(value_of, self.arguments.values()) if isinstance(v, torch.Tensor)]
@@ -262,7 +274,7 @@ class _Description:
         key = triton_source.key(self.function, facts.constants, facts.types, facts.attributes, options, self.capability)
         name = self.function.fn.__name__
         symbol = f"{re.sub('[^A-Za-z0-9_]', '_', name)}_{key[:16]}"
-        where = _place(self.function) + note
+        where = place(self.function) + note
         program = {"name": name, "where": where, "options": options}
         program |= {"tensors": facts.tensor_names(), "numbers": facts.number_names()}
         if facts.descriptors:

@@ -15,12 +15,6 @@ class NoText(Exception):
     """A kernel uses something that cannot be written as source text."""
 
 
-def place(function):
-    """`file.py:12`, where a jitted function is defined."""
-    code = function.fn.__code__
-    return f"{code.co_filename}:{code.co_firstlineno}"
-
-
 def _names(function):
     """Names that the function's text uses, and dotted ones (`helpers.scale`) by their first two parts."""
     tree = ast.parse(function.src)

@@ -169,6 +169,16 @@ void mark_called(const std::vector<Piece>& pieces, std::vector<char>& marks) {
   }
 }
 
+std::string called(const std::vector<Piece>& pieces, std::string_view text) {
+  std::vector<char> wanted(pieces.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) wanted[i] = calls(text, pieces[i].names[0]);
+  mark_called(pieces, wanted);
+  std::string out;
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    if (wanted[i]) out += pieces[i].text;
+  return out;
+}
+
 std::string whole(std::string_view file) {
   std::string out;
   for (const Piece& p : pieces(file)) out += p.text;

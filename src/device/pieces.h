@@ -35,6 +35,9 @@ bool calls(std::string_view text, std::string_view function);
 /// Marks those pieces that marked ones call by their first name; a piece calls only those before it.
 void mark_called(const std::vector<Piece>&, std::vector<char>& marks);
 
+/// The texts of those pieces that `text` calls by their first name, and of those that they call, in order.
+std::string called(const std::vector<Piece>&, std::string_view text);
+
 /// Placeholders, `$` included, and what stands for them.
 using Values = std::map<std::string, std::string, std::less<>>;
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "ir/combining.h"
 #include "support/error.h"
 
 namespace coil::ir {
@@ -254,32 +255,8 @@ Exprs dense_strides(const sym::ShapeEnv& env, const Exprs& sizes, const Exprs& s
 }
 
 Scalar neutral(ScalarPool& pool, ReductionKind kind, DType t) {
-  const bool real = is_floating(t);
-  auto lowest = [&]() -> Scalar {
-    if (real) return pool.constant(t, -std::numeric_limits<double>::infinity());
-    if (t == DType::Bool || !is_signed(t)) return pool.constant_int(t, 0);
-    return pool.constant_int(
-        t, size_of(t) == 8 ? std::numeric_limits<std::int64_t>::min() : -(std::int64_t{1} << (8 * size_of(t) - 1)));
-  };
-  auto highest = [&]() -> Scalar {
-    if (real) return pool.constant(t, std::numeric_limits<double>::infinity());
-    if (t == DType::Bool) return pool.constant_int(t, 1);
-    if (t == DType::U64) return pool.constant_int(t, -1);
-    const int bits = static_cast<int>(8 * size_of(t)) - (is_signed(t) ? 1 : 0);
-    return pool.constant_int(t, bits == 63 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << bits) - 1);
-  };
-  switch (kind) {
-    case ReductionKind::Sum:
-    case ReductionKind::Any:
-    case ReductionKind::Xor: return pool.constant_int(t, 0);
-    case ReductionKind::Prod:
-    case ReductionKind::All: return pool.constant_int(t, 1);
-    case ReductionKind::Max:
-    case ReductionKind::ArgMax: return lowest();
-    case ReductionKind::Min:
-    case ReductionKind::ArgMin: return highest();
-  }
-  return nullptr;
+  const NeutralValue v = neutral_value(kind, t);
+  return is_floating(t) ? pool.constant(t, v.real) : pool.constant_int(t, v.integer);
 }
 
 namespace {

@@ -41,8 +41,9 @@ std::vector<Descriptor> product_ops() {
        .results = {{"y", "[S, N]"}},
        .attributes = {}},
       {.name = std::string(grouped_matmul::kBlocked),
-       .sentence = "grouped_matmul in 16 bits on a GPU, by a kernel that reads the offsets itself. Rows begin on 16 "
-                   "bytes, and so do the matrices' rows or columns.",
+       .sentence =
+           "grouped_matmul by a kernel that reads the offsets itself: on CUDA in 16 bits, where rows begin on 16 "
+           "bytes, and so do the matrices' rows or columns.",
        .operands = grouped,
        .results = {{"y", "[S, N]"}},
        .attributes = {},

@@ -34,7 +34,8 @@ std::vector<Descriptor> selection_ops() {
            "bit for bit.",
        .operands = {{"x", "any", "a side that is not complex has a last dimension of 2 more"}},
        .results = {{"y", "any"}},
-       .attributes = {}},
+       .attributes = {},
+       .traits = {Trait::HostDetour}},
   };
 }
 

@@ -24,4 +24,13 @@ inline constexpr Integer kDigits{
 inline constexpr Integer kDigit{
     .name = "digit", .sentence = "Which digit, from the lowest.", .presence = Presence::Required};
 
+/// Elements that a block of kernels orders at once in `shared_bytes` of its memory, each with its place there: a power
+/// of two, at most 4096.
+constexpr std::int64_t sorted_at_once(std::size_t element_bytes, std::int64_t shared_bytes) {
+  const std::int64_t each = (element_bytes <= 4 ? 4 : 8) + 4;
+  std::int64_t n = 4096;
+  while (n > 64 && n * each > shared_bytes) n /= 2;
+  return n;
+}
+
 }  // namespace coil::library_ops::sorting

@@ -116,7 +116,10 @@ Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::Loo
 /// Combines `body` over i0… < sizes into place `index` of a realised value, x0, x1, … standing for `indirect`.
 void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index,
                   std::vector<Scalar> indirect, ir::StoreMode, bool apart = false);
-/// The same by sorting (sorted_scatter.cpp); false, and nothing done, where the result depends on no order.
+/// Whether the device has no way for several threads to update an element of this type together.
+bool lacks_update(Context&, DType stored, ir::StoreMode);
+/// The same by sorting (sorted_scatter.cpp); false, and nothing done, where the result depends on no order and the
+/// device has such updates.
 bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index,
                       const std::vector<Scalar>& indirect, ir::StoreMode);
 /// Running totals along one dimension, in memory: `body` over i0, i1, … < sizes.

@@ -18,12 +18,20 @@ LoweringFunction filled_with(double value) {
   };
 }
 
+/// Whether it is an integer, be it written as a float.
+bool is_whole(const ops::Value& v) {
+  constexpr double kMost = 1 << 30;
+  return v.is<double>() ? std::abs(v.as_double()) <= kMost && std::trunc(v.as_double()) == v.as_double() : v.is<Expr>();
+}
+
 /// start + i*step, in integers where the result is; floats in the accumulation type of eager (double), rounded at the
-/// end.
+/// end. Where kernels have no doubles, whole numbers are as exact in integers; others are computed in f32.
 Value ramp(Context& ctx, const ops::Value& start, const ops::Value& step) {
   const DType dtype = ctx.result().dtype;
-  const DType t = is_floating(dtype) ? DType::F64 : DType::I64;
-  if (t == DType::I64) {
+  const bool narrow = dtype != DType::F64 && ctx.target().has(target::Feature::NarrowFloats);
+  const bool whole = !is_floating(dtype) || (narrow && is_whole(start) && is_whole(step));
+  const DType t = narrow ? DType::F32 : DType::F64;
+  if (whole) {
     auto integer = [&](const ops::Value& v) {
       return v.is<double>() ? Expr(static_cast<std::int64_t>(v.as_double())) : ctx.integer(v);
     };

@@ -362,10 +362,11 @@ bool has_grouped_kernel(const Context& ctx, const BufferView& x, const BufferVie
                         const BufferView& y) {
   const DType t = x.dtype;
   if (offsets.dtype != DType::I32 && offsets.dtype != DType::I64) return false;
-  const ir::Layout& layout = ctx.graph.buffer(x.buffer).layout;
-  return ctx.graph.target(layout.device).has(target::Feature::GroupedProducts) &&
-         (t == DType::BF16 || t == DType::F16) && w.dtype == t && y.dtype == t && lies_in_vectors(x, 1) &&
-         lies_in_vectors(y, 1) && (lies_in_vectors(w, 2) || lies_in_vectors(w, 1));
+  const target::Target& target = ctx.graph.target(ctx.graph.buffer(x.buffer).layout.device);
+  if (target.has(target::Feature::PlainProducts)) return w.dtype == t && y.dtype == t;
+  return target.has(target::Feature::GroupedProducts) && (t == DType::BF16 || t == DType::F16) && w.dtype == t &&
+         y.dtype == t && lies_in_vectors(x, 1) && lies_in_vectors(y, 1) &&
+         (lies_in_vectors(w, 2) || lies_in_vectors(w, 1));
 }
 
 /// Runs of rows times a matrix for each run (the experts of a mixture), where the runs end being data.

@@ -118,15 +118,18 @@ std::vector<TensorBox> ordered_by_digits(Context& ctx, const TensorBox& box, lib
 }
 
 /// Elements that a block of a device's own kernels sorts at a time.
-std::int64_t sorted_at_once(DType dtype) { return size_of(dtype) <= 4 ? 4096 : 2048; }
+std::int64_t sorted_at_once(Context& ctx, DType dtype) {
+  return library_ops::sorting::sorted_at_once(size_of(dtype), ctx.target().costs.declared_shared_bytes);
+}
 
 /// Whether digits are less work than pieces merged two by two, each of which moves the row once more, and takes about
-/// twice as long over it.
+/// twice as long over it. A block that orders by digits waits for those before it.
 bool digits_are_less(Context& ctx, DType dtype, std::int64_t digits, Expr length) {
-  const std::int64_t tile = sorted_at_once(dtype), usual = ctx.graph.env().hint_or(length, 0);
+  const std::int64_t tile = sorted_at_once(ctx, dtype), usual = ctx.graph.env().hint_or(length, 0);
   std::int64_t merges = 0;
   for (std::int64_t width = tile; width < usual; width *= 2) ++merges;
-  return ir::has_digits(dtype) && merges > 0 && (!length.constant() || 2 * merges > digits);
+  return ctx.target().has(target::Feature::OrderedBlocks) && ir::has_digits(dtype) && merges > 0 &&
+         (!length.constant() || 2 * merges > digits);
 }
 
 /// One call for all of it.
@@ -148,7 +151,7 @@ std::vector<TensorBox> ordered(Context& ctx, const TensorBox& box, library_ops::
     if (digits_are_less(ctx, box.dtype(), digits_of(box.dtype(), attributes), sizes[dim]))
       return ordered_by_digits(ctx, box, std::move(attributes), sizes, dim);
     const auto length = sizes[dim].constant();
-    const std::int64_t tile = sorted_at_once(box.dtype());
+    const std::int64_t tile = sorted_at_once(ctx, box.dtype());
     if (length && *length > tile && *length < std::numeric_limits<std::int32_t>::max())
       return ordered_by_merging(ctx, box, std::move(attributes), sizes, *length, tile);
   }
@@ -283,7 +286,7 @@ Lowered topk(Context& ctx, const Values&) {
     // A kernel of the device's own keeps half of what it sorts at a time beside the pieces of a longer row. More are
     // the first of the whole row in order.
     const auto at = static_cast<std::size_t>(dim);
-    const std::int64_t most = sorted_at_once(box.dtype());
+    const std::int64_t most = sorted_at_once(ctx, box.dtype());
     if (!ctx.graph.env().statically_known_le(box.sizes[at], most) &&
         !ctx.graph.env().statically_known_le(sizes[at], most / 2)) {
       std::vector<TensorBox> whole =

@@ -7,9 +7,15 @@
 
 namespace coil::lowering {
 
+bool lacks_update(Context& ctx, DType stored, ir::StoreMode mode) {
+  return mode != ir::StoreMode::Assign && ctx.target().has(target::Feature::NarrowAtomics) && size_of(stored) == 8 &&
+         !(mode == ir::StoreMode::Add && stored == DType::I64);
+}
+
 void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, Exprs index,
                   std::vector<Scalar> indirect, ir::StoreMode mode, bool apart) {
-  if (ctx.options.orders_writes && ctx.target().has(target::Feature::ThreadGrids) && !apart &&
+  const bool grids = ctx.target().has(target::Feature::ThreadGrids) && !apart;
+  if (grids && (ctx.options.orders_writes || lacks_update(ctx, out.dtype(), mode)) &&
       scatter_in_order(ctx, out, sizes, body, index, indirect, mode))
     return;
   ir::Operation op;

@@ -34,7 +34,7 @@ struct Loops {
 
 bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index,
                       const std::vector<Scalar>& indirect, ir::StoreMode mode) {
-  if (!depends_on_order(body, mode, out.dtype())) return false;
+  if (!depends_on_order(body, mode, out.dtype()) && !lacks_update(ctx, out.dtype(), mode)) return false;
   auto& graph = ctx.graph;
   auto& pool = graph.pool();
   const Exprs old = graph.ivars(sizes.size());

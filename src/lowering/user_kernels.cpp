@@ -12,6 +12,9 @@ namespace {
 using ops::Values;
 
 constexpr std::int64_t kAligned = 16;  // bytes: what Triton compiles loads of several elements for
+// Of a workspace, whose parts kernels have at multiples of 128 bytes: memory of so many begins at a page
+// (runtime/plan/arena_planner.h).
+constexpr std::int64_t kLeastWorkspace = 1 << 20;
 
 /// Memory that nobody has written to: a copy of it would be for nothing.
 bool is_undefined(const fx::Node& n) {
@@ -46,6 +49,7 @@ class Call {
       if (made != made_.end()) call_.written.push_back(k);
       call_.tensors.push_back(made != made_.end() ? made->second : operand(k));
     }
+    if (call_.kernel->has_workspace()) outs.push_back(workspace());
     ctx_.graph.add_operation({.node = std::move(call_),
                               .outs = std::move(outs),
                               .origins = ctx_.graph.provenance.origins,
@@ -75,6 +79,18 @@ class Call {
     view.buffer = *copy.storage->buffer;
     ctx_.graph.buffer(view.buffer).layout.fixed = true;
     return view;
+  }
+
+  /// Memory that the kernel finds undefined and that nobody reads after it, as the last of the call's tensors.
+  ir::BufferId workspace() {
+    const Expr used = call_.kernel->workspace_bytes * sym::product(call_.grid),
+               bytes = ctx_.graph.env().simplify(sym::max(kLeastWorkspace, used));
+    const Device device = ctx_.graph.buffer(call_.tensors.at(0).buffer).layout.device;
+    ir::Layout layout{DType::U8, device, {bytes}, {1}, true};
+    const ir::BufferId id = ctx_.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
+    call_.written.push_back(call_.tensors.size());
+    call_.tensors.push_back({id, DType::U8, {bytes}, {1}, 0});
+    return id;
   }
 
   BufferView operand(std::size_t k) {

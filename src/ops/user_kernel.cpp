@@ -44,6 +44,8 @@ UserKernel::Parameter parameter(const Json& j) {
     p.kind = UserKernel::Kind::Size;
   else if (kind == "stride")
     p.kind = UserKernel::Kind::Stride;
+  else if (kind == "workspace")
+    p.kind = UserKernel::Kind::Workspace;
   else if (kind == "constant")
     p.kind = UserKernel::Kind::Constant;
   else
@@ -54,13 +56,25 @@ UserKernel::Parameter parameter(const Json& j) {
   p.dimension = j.value("dimension", 0U);
   if (j.contains("map")) return with_map(std::move(p), j.at("map"));
   if (p.bytes != 1 && p.bytes != 2 && p.bytes != 4 && p.bytes != 8) fail("a parameter has 1, 2, 4 or 8 bytes");
-  if (p.kind == UserKernel::Kind::Tensor && p.bytes != 8) fail("a pointer has 8 bytes");
+  const bool is_pointer = p.kind == UserKernel::Kind::Tensor || p.kind == UserKernel::Kind::Workspace;
+  if (is_pointer && p.bytes != 8) fail("a pointer has 8 bytes");
   return p;
 }
 
 bool is_symbol(const std::string& s) {
   const auto part = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; };
   return !s.empty() && !std::isdigit(static_cast<unsigned char>(s[0])) && std::all_of(s.begin(), s.end(), part);
+}
+
+/// It is the last of the pointers.
+void check_workspace(const UserKernel& k) {
+  const auto at = std::ranges::find(k.parameters, UserKernel::Kind::Workspace, &UserKernel::Parameter::kind);
+  if (at == k.parameters.end()) return;
+  const auto takes = [](const UserKernel::Parameter& p) {
+    return p.kind != UserKernel::Kind::Number && p.kind != UserKernel::Kind::Constant;
+  };
+  if (std::any_of(at + 1, k.parameters.end(), takes)) fail("a workspace stands behind all tensors");
+  if (k.workspace_bytes < 1 || k.workspace_bytes > std::int64_t{1} << 32) fail("a workspace of no size");
 }
 
 UserKernel read(const Json& j) {
@@ -73,8 +87,10 @@ UserKernel read(const Json& j) {
   k.ptx = j.value("ptx", "");
   k.block = j.value("block", 0U);
   k.shared_bytes = j.value("shared_bytes", 0U);
+  k.workspace_bytes = j.value("workspace_bytes", std::int64_t{0});
   if (j.contains("program")) k.program = j.at("program").dump();
   for (const Json& p : j.at("parameters")) k.parameters.push_back(parameter(p));
+  check_workspace(k);
   if (!is_symbol(k.symbol)) fail("'{}' is no symbol", k.symbol);
   if (!k.binary.empty() && (k.block < 1 || k.block > 1024)) fail("a block has 1 to 1024 threads");
   return k;

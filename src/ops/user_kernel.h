@@ -19,8 +19,8 @@ inline constexpr std::string_view kUserKernelCall = "coil.user_kernel.default";
 struct UserKernel {
   /// What an entry of the argument block is: a pointer to the call's next tensor (or a descriptor of it), a size or a
   /// stride of the tensor that came last, the call's next number, its status word (of Coil's own kernels), or always
-  /// the same.
-  enum class Kind : std::uint8_t { Tensor, Size, Stride, Number, Status, Constant };
+  /// the same; or a pointer to memory that the call has for itself.
+  enum class Kind : std::uint8_t { Tensor, Size, Stride, Number, Status, Constant, Workspace };
   /// How the copy engine of a GPU finds tiles of a tensor: values of CUDA's driver, and a tile's sizes.
   struct TensorMap {
     std::uint32_t element = 0, swizzle = 0;
@@ -41,6 +41,7 @@ struct UserKernel {
   std::vector<std::byte> binary;  ///< a cubin
   std::string ptx;                ///< the same for other GPUs; may be empty
   std::uint32_t block = 0, shared_bytes = 0;
+  std::int64_t workspace_bytes = 0;   ///< for each block, of the memory that a workspace parameter points to
   std::vector<Parameter> parameters;  ///< in the order of the argument block
   std::string program;  ///< what a Python process carries the call out by (python/coil/user_kernels.py), as JSON:
                         ///< source text, constants, options
@@ -48,6 +49,8 @@ struct UserKernel {
   std::size_t count(Kind) const;
   /// Whether it leaves at once where the run has failed, and tells where it fails.
   bool has_status() const { return count(Kind::Status) > 0; }
+  /// Whether calls in the loops and in the wrapper have one tensor more than those of a graph, the last: its workspace.
+  bool has_workspace() const { return count(Kind::Workspace) > 0; }
   /// The parameter that takes the call's tensor `k`.
   const Parameter& tensor(std::size_t k) const;
 };

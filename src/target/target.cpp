@@ -99,13 +99,16 @@ Target emulated_cuda(std::string arch) {
 Target metal(int index) {
   return {.device = {DeviceType::register_kind("metal"), index},
           .arch = "metal3",
-          .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::FastDivision},
+          .features = {Feature::ThreadGrids, Feature::SplitsOverBlocks, Feature::FastDivision, Feature::SortingKernels,
+                       Feature::NarrowFloats, Feature::NarrowAtomics, Feature::PlainProducts},
           .costs = apple_costs()};
 }
 
 Target emulated_metal(std::string arch) {
-  return {
-      .arch = std::move(arch), .features = {Feature::ThreadGrids, Feature::WatchedLifetimes}, .costs = apple_costs()};
+  return {.arch = std::move(arch),
+          .features = {Feature::ThreadGrids, Feature::SortingKernels, Feature::NarrowFloats, Feature::NarrowAtomics,
+                       Feature::PlainProducts, Feature::WatchedLifetimes},
+          .costs = apple_costs()};
 }
 
 const Target& host() {

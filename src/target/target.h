@@ -27,6 +27,9 @@ enum class Feature : std::uint8_t {
   SortingKernels,     ///< kernels put rows in order, whole or piece by piece; else a library call does
   OrderedBlocks,      ///< a block may wait for one that began before it, and sees what that one wrote
   WatchedLifetimes,   ///< a run can watch that memory is used only while it lives
+  NarrowFloats,       ///< kernels compute in floats of 32 bits at most; wider ones are moved about and rounded
+  NarrowAtomics,      ///< threads update elements of 32 bits and less together, of 64 bits sums of integers alone
+  PlainProducts,      ///< products are kernels of Coil's own that take operands in any strides
   RecordedGraphs,     ///< steps that need nothing of the host are recorded once and then launched whole
   // Libraries.
   PostOps,              ///< the library carries out post-operations (library_ops/post_ops.h) behind a product

@@ -468,7 +468,7 @@ class Printer {
     std::vector<std::string> arguments;
     std::size_t tensor = 0, number = 0;
     for (const ops::UserKernel::Parameter& p : c.kernel->parameters) {
-      if (p.kind == Kind::Tensor) {
+      if (p.kind == Kind::Tensor || p.kind == Kind::Workspace) {
         arguments.push_back(pointer_argument(p, c.tensors.at(tensor++)));
       } else if (p.kind == Kind::Size || p.kind == Kind::Stride) {
         const View& v = c.tensors.at(tensor - 1);

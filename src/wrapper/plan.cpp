@@ -321,7 +321,7 @@ class Planner {
       if (p.kind == Kind::Status) call.arguments.push_back({runtime::kStatusArgument, shape_(0), 8});
       if (p.kind == Kind::Constant) call.arguments.push_back({-1, shape_(p.bits), p.bytes});
       if (p.kind == Kind::Number) call.arguments.push_back({-1, shape_(c.numbers.at(number++)), p.bytes});
-      if (p.kind != Kind::Tensor) continue;
+      if (p.kind != Kind::Tensor && p.kind != Kind::Workspace) continue;
       const View& v = c.tensors.at(tensor);
       if (c.written[tensor++]) call.written.push_back(static_cast<std::uint32_t>(call.buffers.size()));
       const Expr offset = v.offset * static_cast<std::int64_t>(size_of(v.dtype));

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from batch import Batch, Case, outcomes
 from coil_harness import ENVIRONMENT, ROOT, SOURCES, coil, export
 from emitted import BUILD
+from test_cuda_sorting import CASES as SORTS
 from test_cuda_values import SHAPES, seeded
 from test_ops import CHUNKS
 
@@ -33,6 +34,7 @@ DOUBLE = {
     "scan_tiles_groups",
     "scan_logsumexp_special",
     "scan_logsumexp_tiles",
+    "rank_float64",
 }
 FORMS = [c for c in SHAPES if c.group == "forms" and c.name not in DOUBLE] + [
     Case("forms", "scan_infinite", lambda x: (x.logcumsumexp(-1), x.half().logcumsumexp(-1)), (seeded(3, 900) * 20,)),
@@ -157,14 +159,112 @@ PRODUCTS = [
         (seeded(2, 3, 20, 16), seeded(2, 3, 24, 16), seeded(2, 3, 24, 16)),
     ),
 ]
+# Short rows in a threadgroup's memory, longer ones in merged pieces, of free length in the results' memory. Of f64 too,
+# as the numbers of 64 bits that have its order.
+SORTED = [c for c in SHAPES if c.group == "sorted"] + [c for c in SORTS if c.name not in DOUBLE]
+POSITIVE, SIGNED = seeded(200).abs() * 6 + 0.01, torch.cat([seeded(150) * 4, torch.tensor([0.0, -0.0, 30.0, -30.0])])
+SPECIAL = [
+    Case("special", name, function, (x,), tolerance=4e-5)
+    for name, function, x in [
+        ("erfc", lambda x: (torch.erfc(x), torch.special.erfcx(x.clamp(-3))), SIGNED),
+        ("erfinv", torch.erfinv, torch.cat([SIGNED.tanh(), torch.tensor([1.0, -1.0, 0.9999, -1e-5])])),
+        ("lgamma", lambda x: (torch.lgamma(x), torch.digamma(x)), torch.cat([POSITIVE, seeded(60) * 3 - 0.77])),
+        ("poles", lambda x: (torch.lgamma(x), torch.digamma(x)), torch.tensor([0.0, -1.0, -0.0, 1.0, 2.0])),
+        ("bessel", lambda x: (torch.special.i0(x), torch.special.i0e(x), torch.special.i1(x)), SIGNED.clamp(-9, 9)),
+        ("bessel_k", lambda x: torch.special.scaled_modified_bessel_k1(x), POSITIVE + 0.2),
+        ("ndtri", torch.special.ndtri, seeded(200).sigmoid()),
+        ("gammainc", lambda x: (torch.special.gammainc(x, x * 0.9), torch.special.gammaincc(x + 1, x)), POSITIVE),
+        ("zeta", lambda x: torch.special.zeta(x + 1.5, x), POSITIVE),
+        ("airy", torch.special.airy_ai, SIGNED.clamp(-8, 6)),
+        ("chebyshev", lambda x: torch.special.chebyshev_polynomial_t(x, torch.arange(154) % 9), SIGNED / 12),
+    ]
+]
+# What is f64, or of 64 bits and updated, elsewhere.
+EDGES = [0.0, -0.0, 1.0, -1.5, float("inf"), float("-inf"), float("nan"), 1e-40, -1e-45, 2.0**-126, 3.4e38, 1 / 3]
+ROUNDED = [*EDGES, 1 + 2.0**-24, 1 + 3 * 2.0**-24, 2.0**-149, 2.0**-150, 1.5 * 2.0**-150, 3.4028236e38, 1e39, -1e-300]
+WHOLE = [0, 1, -1, 3, 2**53, 2**53 + 1, 2**53 + 3, 2**62 + 257, 2**63 - 1, -(2**63), -(2**54) - 2, 12345]
+NARROW = [
+    Case(
+        "narrow",
+        "ramps",
+        lambda x: (
+            x + torch.arange(6.0),
+            x * torch.arange(0, 3, 0.5),
+            torch.arange(2.5, 40, 1.25) + 1,
+            x * torch.hann_window(6),
+            torch.arange(-3.0, 70000.0, 7.0) * 2,
+        ),
+        (seeded(4, 6),),
+    ),
+    Case(
+        "narrow",
+        "fourier",
+        lambda x: (
+            torch.fft.fft(x).abs(),
+            torch.fft.irfft(torch.fft.rfft(x), 300),
+            torch.stft(x.flatten(), 64, 16, window=torch.ones(64), return_complex=True).abs(),
+        ),
+        (seeded(3, 300),),
+    ),
+    Case(
+        "narrow",
+        "i64_updates",
+        lambda x, i, v: tuple(x.scatter_reduce(0, i, v, kind) for kind in ("amax", "amin", "prod", "sum")),
+        (torch.arange(40) * 3 - 50, torch.arange(90) * 7 % 40, (torch.arange(90) % 5 - 2) << 20),
+    ),
+    Case(
+        "narrow",
+        "f64_moved",
+        lambda y, x: (
+            y.t().contiguous(),
+            torch.cat([y, y.flip(0)]),
+            torch.where(x > 0, y, y.flip(1)),
+            y[:, torch.tensor([2, 0, 1])],
+            F.pad(y, (1, 2)),
+        ),
+        (seeded(20, 30).double() * 1.1, seeded(20, 30)),
+        signs=True,
+    ),
+    Case(
+        "narrow",
+        "f64_made",
+        lambda x, i: (x.double(), (x > 0).double(), i.double(), i.to(torch.int16).double(), x.half().double()),
+        (torch.tensor(EDGES), torch.tensor(WHOLE)),
+        tolerance=0.0,
+        signs=True,
+    ),
+    Case(
+        "narrow",
+        "f64_rounded",
+        lambda y: (y.float(), y.float().exp(), y.half(), torch.ones(3, dtype=torch.float64)),
+        (torch.tensor(ROUNDED, dtype=torch.float64),),
+        tolerance=1e-7,
+        signs=True,
+    ),
+    Case("narrow", "number", lambda x: x * x.sum().item(), (seeded(30),)),
+    *[
+        Case(
+            "narrow",
+            f"runs_of_rows_{name}",
+            lambda x, w, ends: torch._grouped_mm(x, w, ends),
+            (
+                seeded(rows, 40, dtype=BF16),
+                seeded(len(ends), 40, 72, dtype=BF16),
+                torch.tensor(ends, dtype=torch.int32),
+            ),
+        )
+        for name, rows, ends in (("several", 100, [10, 10, 75, 100]), ("one", 33, [33]), ("none", 40, [0, 40]))
+    ],
+]
+CASES = FORMS + UPDATES + PRODUCTS + SORTED + SPECIAL + NARROW
 
 
 @pytest.fixture(scope="module")
 def found():
-    return outcomes(FORMS + UPDATES + PRODUCTS, False, *EMULATE)
+    return outcomes(CASES, False, *EMULATE)
 
 
-@pytest.mark.parametrize("name", [c.name for c in FORMS + UPDATES + PRODUCTS])
+@pytest.mark.parametrize("name", [c.name for c in CASES])
 def test_form(found, name):
     assert not found[name]
 
@@ -286,20 +386,40 @@ def test_many_arguments(tmp_path):
 def test_left_to_the_host(tmp_path):
     """Library operations that have no kernel are carried out by the host, between kernels of the device."""
 
-    class Sorted(torch.nn.Module):
+    class Solved(torch.nn.Module):
         def forward(self, x, y):
-            values, places = (x * 2).sort(-1)
-            top = torch.topk(x + 1, 3)
-            return values.cumsum(-1), places, top.values * 2, top.indices, torch.linalg.solve(y @ y.t(), y) + 1
+            values, vectors = torch.linalg.eigh(y @ y.t())
+            return x.cumsum(-1), values.sum(), vectors.abs() * 2, torch.linalg.solve(y @ y.t(), y) + 1
 
     given = (seeded(5, 40), torch.eye(6) + seeded(6, 6) * 0.1)
-    export(Sorted(), given, tmp_path / "m.pt2")
+    export(Solved(), given, tmp_path / "m.pt2")
     done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "metal")
     assert done.returncode == 0, done.stderr
     done = coil("run", tmp_path / "m.coil", "--outputs", tmp_path / "out.safetensors", env=WITH_MACHINE)
     assert done.returncode == 0, done.stderr
     got = load_file(tmp_path / "out.safetensors")
-    for k, want in enumerate(Sorted()(*given)):
+    for k, want in enumerate(Solved()(*given)):
+        assert torch.allclose(got[str(k)], want, rtol=1e-4, atol=1e-5), k
+
+
+@needs_machine
+def test_complex_inputs_and_results(tmp_path):
+    """The host takes complex numbers apart and puts them together; what lies between is kernels'."""
+
+    class Complex(torch.nn.Module):
+        def forward(self, x, y):
+            return x.t() * torch.polar(y.abs() + 1, y), torch.fft.fft(x[:, ::2]).abs(), x[1:] + 1j
+
+    given = (torch.complex(seeded(6, 8), seeded(6, 8) + 1), seeded(8, 6))
+    export(Complex(), given, tmp_path / "m.pt2")
+    done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "metal")
+    assert done.returncode == 0, done.stderr
+    run = ("run", tmp_path / "m.coil", "--outputs", tmp_path / "out.safetensors")
+    save_file(dict(zip("xy", given)), tmp_path / "in.safetensors")
+    done = coil(*run, "--inputs", tmp_path / "in.safetensors", env=WITH_MACHINE)
+    assert done.returncode == 0, done.stderr
+    got = load_file(tmp_path / "out.safetensors")
+    for k, want in enumerate(Complex()(*given)):
         assert torch.allclose(got[str(k)], want, rtol=1e-4, atol=1e-5), k
 
 
@@ -336,7 +456,7 @@ TILES = [
 def text(tmp_path_factory):
     """The kernels of all cases for the device."""
     folder = tmp_path_factory.mktemp("text")
-    cases = [c for c in FORMS + UPDATES + PRODUCTS + TILES]
+    cases = CASES + TILES
     export(Batch(cases), ({case.name: case.args for case in cases},), folder / "m.pt2")
     done = coil("compile", folder / "m.pt2", "-o", folder / "m.coil", "--device", "metal", "--debug-dir", folder)
     assert done.returncode == 0, done.stderr
@@ -384,7 +504,7 @@ def bytes_of(type_):
     """Of a value in threadgroup memory."""
     inside = re.fullmatch(r"c_(arg|soft|moments|lse)<(.*)>", type_)
     if not inside:
-        return {"bool": 1}.get(type_) or int(type_[1:]) // 8
+        return {"bool": 1, "c_counter": 4}.get(type_) or int(type_[1:]) // 8
     parts = inside[2].split(", ") * {"arg": 1, "soft": 2, "moments": 3, "lse": 2}[inside[1]]
     widest = max(map(bytes_of, parts))
     return -(-sum(map(bytes_of, parts)) // widest) * widest
@@ -409,10 +529,12 @@ def test_threadgroup_memory(text):
 @pytest.mark.parametrize(
     "function,reason",
     [
-        (lambda x: x.double() * 2, r"gives f64, which Metal does not have"),
-        (lambda x: torch.special.i0(x), r"i0.*computes i0, for which Coil has no function without f64"),
-        (lambda x: torch.zeros(4, dtype=torch.int64).scatter_reduce(0, x.long() % 4, x.long(), "amax"), r"updates i64"),
-        (lambda x: torch.linalg.inv(x.reshape(2, 2)).double(), r"f64"),
+        (lambda x: x.double() * 2, r"computes in f64, which Metal does not have"),
+        (lambda x: x.double().argmax(), r"argmax.*computes in f64"),
+        (lambda x: torch.poisson(x), r"poisson.*computes in f64"),
+        (lambda x: torch.special.bessel_j0(x), r"computes \w*j0, for which Coil has no function without f64"),
+        (lambda x: x.double().sum(), r"gives f64, which Metal does not have"),
+        (lambda x: torch.linalg.inv(x.reshape(2, 2).double()).cumsum(0), r"gives f64"),
     ],
 )
 def test_refusals(tmp_path, function, reason):

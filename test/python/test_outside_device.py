@@ -325,7 +325,7 @@ def test_a_library_for_another_version(archive, extension, tmp_path):
     _, path = archive
     library = extension("extension_of_another_version")
     told = refusal("compile", path, "-o", tmp_path / "m.coil", "--load", library)
-    assert f"cannot load {library}: it was built for version 4 of the interface" in told and "this is version 3" in told
+    assert f"cannot load {library}: it was built for version 5 of the interface" in told and "this is version 4" in told
 
 
 def test_a_library_that_throws_has_brought_nothing(archive, extension):

@@ -102,7 +102,8 @@ def on_the_fake_driver(definition, folder, name="user_add_kernel.cpp"):
 def test_a_package_launches_the_kernel_through_the_driver(tmp_path, kernel_cache):
     """With no Triton and no Python: `coil` compiles the archive, and the driver gets the argument block."""
     args = (torch.randn(100), torch.randn(100))
-    program = for_gpu(programs.Add(), args, kernel_cache, ({0: ROWS}, {0: ROWS}))
+    rows = torch.export.Dim("rows", min=0, max=4096)
+    program = for_gpu(programs.Add(), args, kernel_cache, ({0: rows}, {0: rows}))
     (definition,) = definitions(program)
     kinds = [(p["name"], p["kind"], p.get("bytes", 8)) for p in definition["parameters"]]
     assert kinds == [
@@ -120,6 +121,10 @@ def test_a_package_launches_the_kernel_through_the_driver(tmp_path, kernel_cache
         save_file({"x": x, "y": y}, tmp_path / "in")
         coil_ok("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out", env=environment)
         torch.testing.assert_close(load_file(tmp_path / "out")["output"], x + 3 * y)
+    # A grid of zero launches nothing.
+    save_file({"x": torch.empty(0), "y": torch.empty(0)}, tmp_path / "in")
+    coil_ok("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out", env=environment)
+    assert load_file(tmp_path / "out")["output"].shape == (0,)
     # Blocks and threads; the number in the low half of its word; no memory for scratch.
     assert (tmp_path / "launches").read_text().splitlines() == [
         "2 1 1 x 128: 64 0 0 aligned 1",
@@ -155,6 +160,73 @@ def test_descriptors_in_packages(tmp_path, kernel_cache):
         assert head == f"{-(-n // 8)} 3 1 x 128, 0 0"
         said = f"element 7 rank 2 modes 0 2 2 0 tile 16 8 of 36 {n} by 144, {n} 36 by 36 1"
         assert maps == [said, said]
+
+
+@pytest.fixture
+def made_tiles(kernel_cache, tmp_path):
+    """(archive, definition) of a kernel that makes descriptors for itself."""
+    program = for_gpu(programs.MadeTiles(), (torch.randn(20, 36),), kernel_cache, ({0: ROWS},))
+    torch.export.save(program, tmp_path / "m.pt2")
+    return tmp_path / "m.pt2", *definitions(program)
+
+
+def test_a_workspace_in_packages(made_tiles, tmp_path):
+    """Lines of the wrapper allocate it before the call and free it after."""
+    archive, definition = made_tiles
+    assert definition["workspace_bytes"] == 256
+    assert [p["kind"] for p in definition["parameters"] if p["name"] == "scratch"] == ["workspace", "constant"]
+    sets = sets_of(f"{k}={v}" for k, v in FOR_GPU.items())
+    log = coil_ok("compile", archive, "-o", tmp_path / "m.coil", "--device", "cuda", *sets, "--log", "wrapper").stderr
+    call = re.search(r"user_kernel made_tiles_kernel_\w+\(\w+, &\w+, &(\w+); ", log)
+    lines = [line.split("] ", 1)[-1].strip() for line in log.splitlines()]
+    at = next(k for k, line in enumerate(lines) if line.startswith("user_kernel"))
+    assert f"allocate {call[1]}" in lines[:at] and lines[at + 1] == f"free {call[1]}", log
+    environment = on_the_fake_driver(definition, tmp_path, "user_made_tiles_kernel.cpp")
+    for n in (20, 3000):
+        x = torch.randn(n, 36)
+        save_file({"x": x}, tmp_path / "in")
+        files = ("--inputs", tmp_path / "in", "--outputs", tmp_path / "out")
+        coil_ok("run", tmp_path / "m.coil", *files, env=environment)
+        torch.testing.assert_close(load_file(tmp_path / "out")["output"], x * 2.5)
+    assert (tmp_path / "launches").read_text().splitlines() == [
+        "3 3 x 128: 20 by 36, workspace at a multiple of 128: 1",
+        "375 3 x 128: 3000 by 36, workspace at a multiple of 128: 1",
+    ]
+
+
+@pytest.mark.parametrize("form", ["cpp", "python", "fx"])
+def test_a_workspace_in_forms(form, made_tiles, tmp_path):
+    out = tmp_path / f"m.{'cpp' if form == 'cpp' else 'py'}"
+    sets = sets_of(f"{k}={v}" for k, v in FOR_GPU.items())
+    coil_ok("compile", made_tiles[0], "-o", out, f"--emit={form}", "--device", "cuda", *sets)
+    text = out.read_text()
+    if form == "cpp":
+        call = re.search(
+            r"queue\.launch\(made_tiles_kernel_.*, pointer\((\w+)\.data(?:\(\))?, 0\), Argument\{0, 8\}\}", text
+        )
+        assert text.index(f" {call[1]}") < call.start()
+        flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{ROOT}/include"]
+        done = subprocess.run(["g++", *flags, out], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr[:2000]
+    else:
+        compile(text, str(out), "exec")
+        assert "    has_workspace=True,\n" in text and ".written = (False, True, True)\n" in text
+    if form == "python":
+        # The workspace is a tensor of the program's, given up behind the call.
+        call = re.search(r"made_tiles_kernel_\w+\(\[\w+, \w+, (\w+)\], ", text)
+        assert re.search(rf"^ +{call[1]} = .*uint8", text[: call.start()], re.M), text[-3000:]
+
+
+def test_triton_finds_the_workspace_that_a_call_gives():
+    """As its launcher asks for it, and nothing of that stays behind."""
+    from triton.runtime._allocation import _allocator
+
+    from coil.host import _support
+
+    seen, memory = [], torch.empty(8)
+    before = _allocator.get()
+    _support().with_workspace(lambda *_: memory, lambda: seen.append(_allocator.get()(256, 128, None)))
+    assert seen == [memory] and _allocator.get() is before
 
 
 def test_descriptors_for_a_gpu_without_them(kernel_cache):
@@ -401,20 +473,36 @@ def refused(function, args, device="cuda", options=FOR_GPU):
 
 def test_a_kernel_that_does_not_compile():
     said = refused(programs.broken, (torch.randn(8),))
-    assert said.startswith("the Triton kernel broken_kernel (") and "triton_programs.py:" in said
-    assert "does not compile" in said and "no_such_name" in said
+    line = next(
+        k
+        for k, text in enumerate(pathlib.Path(programs.__file__).read_text().splitlines(), 1)
+        if "no_such_name" in text
+    )
+    assert re.match(r"the Triton kernel broken_kernel \(.*triton_programs.py:\d+\) does not compile: ", said), said
+    assert "no_such_name" in said and said.endswith(f"triton_programs.py:{line})")
 
 
 def test_too_much_shared_memory():
     said = refused(programs.gathered, (torch.randn(65536), torch.zeros(65536, dtype=torch.int32)))
-    assert "the Triton kernel gather_kernel (" in said
+    assert re.match(r"the Triton kernel gather_kernel \(.*triton_programs.py:\d+\) needs ", said), said
     assert "needs 262144 bytes of shared memory, but a block of sm_90 has 232448" in said
 
 
 def test_a_dtype_that_triton_lacks():
-    assert "a tensor of torch.complex64 for `x`" in refused(
-        lambda x: programs.even(x.to(torch.complex64)).real, (torch.randn(8),)
+    said = refused(lambda x: programs.even(x.to(torch.complex64)).real, (torch.randn(8),))
+    assert re.match(r"the Triton kernel even_kernel \(.*triton_programs.py:\d+\) takes a tensor of ", said), said
+    assert "a tensor of torch.complex64 for `x`, which Triton has no type for" in said
+
+
+def test_arguments_of_another_dtype():
+    """Than the kernel's annotation says, or than its operations take."""
+    said = refused(programs.annotated, (torch.randn(8),))
+    assert re.match(r"the Triton kernel annotated_kernel \(.*triton_programs.py:\d+\) takes a float for `n`", said), (
+        said
     )
+    said = refused(programs.placed_by_floats, (torch.randn(8),))
+    assert re.match(r"the Triton kernel placed_kernel \(.*triton_programs.py:\d+\) does not compile: ", said), said
+    assert re.search(r"\(at .*triton_programs.py:\d+\)$", said), said
 
 
 def test_a_gpu_that_nobody_names():
@@ -425,8 +513,20 @@ def test_a_gpu_that_nobody_names():
 def test_without_triton(monkeypatch):
     program = exported(programs.Add(), (torch.randn(8), torch.randn(8)))
     monkeypatch.setitem(sys.modules, "triton", None)
-    with pytest.raises(coil.Error, match="Triton, which is not installed; pip install triton"):
+    said = r"^the Triton kernel add_kernel \(.*triton_programs.py:\d+\) is compiled by Triton, which is not installed; "
+    with pytest.raises(coil.Error, match=said + "pip install triton$"):
         coil.with_user_kernels(program, "cuda", FOR_GPU | {"cache": "none"})
+
+
+def test_a_program_in_python_without_triton(tmp_path):
+    """The written program says which kernel it cannot run, and where its text came from."""
+    x = torch.randn(64)
+    torch.export.save(coil.with_user_kernels(exported(programs.Add(), (x, x))), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.py", "--emit=python", "--set", "cpu.isa=avx2")
+    script = "import sys; sys.modules['triton'] = None\nimport torch, m\nm.call([torch.zeros(64), torch.zeros(64)])\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path)
+    said = r"the kernel add_kernel \(.*triton_programs.py:\d+\) needs Triton, which is not installed"
+    assert done.returncode and re.search(said, done.stderr), done.stderr
 
 
 def test_descriptors_that_cannot_be_made():
@@ -435,9 +535,29 @@ def test_descriptors_that_cannot_be_made():
     assert "last dimension is not contiguous; give it a copy" in refused(turned, (torch.randn(16, 24),))
 
 
+def test_descriptors_of_the_old_interface():
+    """Triton has no `triton.tools.experimental_descriptor` any more; torch still has the words for what it made."""
+    from torch._higher_order_ops.triton_kernel_wrap import create_tma_experimental_metadata
+
+    program = torch.export.export(programs.Tiles(), (torch.randn(20, 36),), strict=True)
+    (call,) = filter(coil.triton_kernels.is_call, program.graph.nodes)
+    old = {name: create_tma_experimental_metadata([20, 36], [8, 16], 4) for name in ("x", "out")}
+    call.kwargs = dict(call.kwargs) | {"tma_descriptor_metadata": old, "tensors_to_clone": ["out"]}
+    said = (
+        r"^the Triton kernel tiles_kernel \(.*triton_programs.py:\d+\) takes a descriptor of Triton's old interface "
+        r"\(create_1d_tma_descriptor and the like\) for `x`, which Triton has up to 3.3 alone; make it by "
+        r"TensorDescriptor.from_tensor, which it has from 3.4 on$"
+    )
+    with pytest.raises(coil.Error, match=said):
+        coil.triton_kernels.Compiler(FOR_GPU, None, "cuda").call(call)
+
+
 def test_no_configuration_is_left():
     said = refused(programs.pruned, (torch.randn(8),))
-    assert "the Triton kernel pruned_kernel (" in said and "no configuration left after pruning" in said
+    assert re.match(r"the Triton kernel pruned_kernel \(.*triton_programs.py:\d+\) has no configuration left", said), (
+        said
+    )
+    assert "after pruning" in said
 
 
 def test_a_kernel_of_another_gpu(tmp_path, kernel_cache):

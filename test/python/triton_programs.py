@@ -175,6 +175,22 @@ def product(a, b):
     return out + 1
 
 
+@triton.jit
+def made_tiles_kernel(x, out, rows, columns, factor, M: tl.constexpr, N: tl.constexpr):
+    source = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [M, N])
+    target = tl.make_tensor_descriptor(out, [rows, columns], [columns, 1], [M, N])
+    at = [tl.program_id(0) * M, tl.program_id(1) * N]
+    target.store(at, source.load(at) * factor)
+
+
+def made_tiles(x):
+    """By descriptors that the kernel makes for itself, in memory of its own."""
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.shape[0], 8), triton.cdiv(x.shape[1], 16))
+    made_tiles_kernel[grid](x, out, x.shape[0], x.shape[1], 2.5, M=8, N=16)
+    return out
+
+
 def empty_grid(x):
     y = x + 1
     scale_kernel[(0,)](y, 0, 2.0, BLOCK=16)
@@ -299,6 +315,11 @@ class Tiles(torch.nn.Module):
         return tiles(x)
 
 
+class MadeTiles(torch.nn.Module):
+    def forward(self, x):
+        return made_tiles(x)
+
+
 class Around(torch.nn.Module):
     """A view that begins inside of its memory, and Coil's own kernels on either side."""
 
@@ -315,6 +336,30 @@ def broken_kernel(x, n, BLOCK: tl.constexpr):
 def broken(x):
     y = x + 1
     broken_kernel[(1,)](y, y.numel(), BLOCK=16)
+    return y
+
+
+@triton.jit
+def annotated_kernel(x, n: tl.int32, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, at < n) * 2, at < n)
+
+
+def annotated(x):
+    y = x + 1
+    annotated_kernel[(1,)](y, 2.5, BLOCK=16)
+    return y
+
+
+@triton.jit
+def placed_kernel(x, places, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(x + tl.load(places + at), at * 1.0)
+
+
+def placed_by_floats(x):
+    y = x + 1
+    placed_kernel[(1,)](y, x, BLOCK=8)
     return y
 
 

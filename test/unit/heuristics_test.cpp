@@ -287,7 +287,7 @@ TEST(SortPlans, LongRowsGoByDigits) {
 TEST(SortPlans, WideElementsAreFewer) {
   EXPECT_EQ(plan_sort({.element_bytes = 8, .longest = 4096}).config.tile, 2048);
   EXPECT_FALSE(plan_sort({.element_bytes = 8, .longest = 4096}).fits);
-  EXPECT_EQ(merge_config(8).tile * 2, merge_config(4).tile);
+  EXPECT_EQ(merge_config(8, 40000).tile * 2, merge_config(4, 40000).tile);
 }
 
 TEST(SortPlans, TheFirstOfARowThatMayNotFitAreCompared) {

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "codegen/cpp/kernel_printer.h"
+#include "ir/combining.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -13,39 +14,11 @@ constexpr std::int64_t kStreamedBytes = 4 << 20;  // of a result that may be wor
 
 /// The value that leaves a reduction unchanged.
 std::string identity(ReductionKind kind, DType d) {
-  const bool floating = is_floating(d);
-  switch (kind) {
-    case ReductionKind::Sum:
-    case ReductionKind::Xor: return floating ? float_literal(0, d) : int_literal(0, d);
-    case ReductionKind::Prod: return floating ? float_literal(1, d) : int_literal(1, d);
-    case ReductionKind::Any: return "false";
-    case ReductionKind::All: return "true";
-    case ReductionKind::Max:
-    case ReductionKind::ArgMax:
-    case ReductionKind::Min:
-    case ReductionKind::ArgMin: break;
-  }
-  const bool low = kind == ReductionKind::Max || kind == ReductionKind::ArgMax;
-  if (floating) return float_literal(low ? -INFINITY : INFINITY, d);
-  if (d == DType::Bool) return low ? "false" : "true";
-  const int bits = static_cast<int>(size_of(d)) * 8;
-  if (!is_signed(d)) return low ? int_literal(0, d) : fmt::format("({})~0ul", scalar_type(d));
-  const std::int64_t most = bits == 64 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << (bits - 1)) - 1;
-  return int_literal(low ? -most - 1 : most, d);
+  const ir::NeutralValue v = ir::neutral_value(kind, d);
+  return is_floating(d) ? float_literal(v.real, d) : int_literal(v.integer, d);
 }
 
-std::string_view combine(ReductionKind kind) {
-  switch (kind) {
-    case ReductionKind::Sum: return "c_add";
-    case ReductionKind::Prod: return "c_mul";
-    case ReductionKind::Max: return "c_max";
-    case ReductionKind::Min: return "c_min";
-    case ReductionKind::Any: return "c_or";
-    case ReductionKind::All: return "c_and";
-    case ReductionKind::Xor: return "c_xor";
-    default: return "";
-  }
-}
+std::string combine(ReductionKind kind) { return fmt::format("c_{}", ir::name_of(ir::combining_op(kind))); }
 
 std::string_view across_lanes(ReductionKind kind, DType d) {
   if (d == DType::Bool)

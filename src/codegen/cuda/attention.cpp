@@ -125,13 +125,9 @@ class AttentionKernel : public PlainKernel {
   /// `arguments` in the order in which their numbers were asked for.
   Kernel finish(const std::string& function, const std::vector<std::string>& arguments) {
     const std::string scale = fmt::format("{:a}f", static_cast<float>(library_ops::AttentionCall(call_).scale()));
-    Kernel kernel =
-        write("coil_attention_", bounds(config_),
-              fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n",
-                          head_, function, fmt::join(arguments, ", "), scale));
-    kernel.launch = Launch{
-        .grid = {graph_.env().simplify(blocks_), 1, 1}, .block = config_.threads, .shared_bytes = config_.shared_bytes};
-    return kernel;
+    return write("coil_attention_", launch(graph_.env().simplify(blocks_), config_),
+                 fmt::format("  C_DYNAMIC_SHARED(shared);\n{}  {}((f32*)shared, {}, first, {}, (int)threadIdx.x);\n",
+                             head_, function, fmt::join(arguments, ", "), scale));
   }
 
   ir::Graph& graph_;

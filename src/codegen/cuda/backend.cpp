@@ -59,13 +59,13 @@ class CudaBackend : public GridBackend {
 
   bool launches_early() const override { return options_.dependent_launch && target_.generation >= 90; }
   bool has_template(std::string_view op) const override {
-    return is_cuda_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op);
+    return is_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_cuda_attention(call.op)) return cuda_attention(graph, call, target_.costs);
     if (is_cuda_grouped(call.op)) return cuda_grouped_product(graph, call, target_);
     if (is_cuda_group_convolution(call.op)) return cuda_group_convolution(graph, call, target_);
-    return cuda_sort(graph, call);
+    return sort_kernel(cuda_dialect(), graph, call, target_);
   }
 
   std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {

@@ -55,6 +55,8 @@ const Dialect& cuda_dialect() {
                                .thread = "threadIdx.x",
                                .shared = "__shared__",
                                .wide = "ll",
+                               .has_f64 = true,
+                               .has_digits = true,
                                .number = number,
                                .parts = parts,
                                .scalar = scalar,

@@ -33,6 +33,8 @@ struct Dialect {
   std::string_view block, thread;  ///< the places of a block in its grid and of a thread in its block, along x
   std::string_view shared;         ///< begins a declaration of memory that the threads of a block share
   std::string_view wide;           ///< ends a literal of 64 bits
+  bool has_f64;                    ///< floats of 64 bits
+  bool has_digits;                 ///< lanes find those with the same digit, and blocks may wait for each other
   /// A literal of a floating type.
   std::string (*number)(double, DType);
   /// The kernel's qualifiers, its parameters (pointers, numbers of 64 bits, the status word), and how its body begins.

@@ -20,11 +20,10 @@ class EmulatedCudaBackend : public EmulatedBackend {
       : EmulatedBackend(cuda_dialect(), std::move(toolchain), std::move(choices), launch_config) {}
 
   bool has_template(std::string_view op) const override {
-    return is_cuda_sort(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op) ||
-           EmulatedBackend::has_template(op);
+    return is_sort(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op) || EmulatedBackend::has_template(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    if (is_cuda_sort(call.op)) return written(cuda_sort(graph, call));
+    if (is_sort(call.op)) return written(sort_kernel(cuda_dialect(), graph, call, target()));
     if (is_cuda_grouped(call.op)) return written(cuda_grouped_product(graph, call, target()));
     if (is_cuda_group_convolution(call.op)) return written(cuda_group_convolution(graph, call, target()));
     if (call.op != library_ops::attention::kName || call.inputs[0].dtype != DType::F32)

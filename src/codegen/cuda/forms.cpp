@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "ir/combining.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -23,50 +24,20 @@ void decode(Body& b, std::span<const LoopDim> dims, const std::string& linear) {
 }
 
 std::string reduction_identity(const Dialect& dialect, ReductionKind kind, DType d) {
-  const bool floating = is_floating(d);
-  switch (kind) {
-    case ReductionKind::Sum:
-    case ReductionKind::Xor: return floating ? dialect.number(0, d) : integer_literal(dialect, 0, d);
-    case ReductionKind::Prod: return floating ? dialect.number(1, d) : integer_literal(dialect, 1, d);
-    case ReductionKind::Any: return "false";
-    case ReductionKind::All: return "true";
-    case ReductionKind::Max:
-    case ReductionKind::ArgMax:
-    case ReductionKind::Min:
-    case ReductionKind::ArgMin: break;
-  }
-  const bool low = kind == ReductionKind::Max || kind == ReductionKind::ArgMax;
-  if (floating) return dialect.number(low ? -INFINITY : INFINITY, d);
-  if (d == DType::Bool) return low ? "false" : "true";
-  if (!is_signed(d))
-    return low ? integer_literal(dialect, 0, d) : fmt::format("({})~0u{}", cuda_register_type(d), dialect.wide);
-  const int bits = static_cast<int>(size_of(d)) * 8;
-  const std::int64_t most = bits == 64 ? std::numeric_limits<std::int64_t>::max() : (std::int64_t{1} << (bits - 1)) - 1;
-  return integer_literal(dialect, low ? -most - 1 : most, d);
+  const ir::NeutralValue v = ir::neutral_value(kind, d);
+  return is_floating(d) ? dialect.number(v.real, d) : integer_literal(dialect, v.integer, d);
 }
 
 Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
   const ReductionKind kind = std::get<ir::Reduction>(s.op->node).kind;
   const DType d = s.body->dtype;
-  Accumulator a{&s,   fmt::format("a{}", number), cuda_register_type(d), reduction_identity(b.dialect, kind, d), "",
-                false};
-  switch (kind) {
-    case ReductionKind::Sum: a.op = "c_op_add()"; break;
-    case ReductionKind::Prod: a.op = "c_op_mul()"; break;
-    case ReductionKind::Max: a.op = "c_op_max()"; break;
-    case ReductionKind::Min: a.op = "c_op_min()"; break;
-    case ReductionKind::Any: a.op = "c_op_or()"; break;
-    case ReductionKind::All: a.op = "c_op_and()"; break;
-    case ReductionKind::Xor: a.op = "c_op_xor()"; break;
-    case ReductionKind::ArgMax:
-      a.op = "c_op_argmax()";
-      a.arg = true;
-      break;
-    case ReductionKind::ArgMin:
-      a.op = "c_op_argmin()";
-      a.arg = true;
-      break;
-  }
+  const bool arg = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
+  Accumulator a{&s,
+                fmt::format("a{}", number),
+                cuda_register_type(d),
+                reduction_identity(b.dialect, kind, d),
+                fmt::format("c_op_{}{}()", arg ? "arg" : "", ir::name_of(ir::combining_op(kind))),
+                arg};
   if (a.arg) {
     const bool narrow = b.env().bounds(s.position, b.vars()).high < std::numeric_limits<std::int32_t>::max();
     a.identity = narrow ? fmt::format("{{{}, 0x7fffffff}}", a.identity)

@@ -167,11 +167,12 @@ Kernel GroupConvolution::launched(std::string body, Expr shares) {
   body = fmt::format("  C_DYNAMIC_SHARED(shared);\n  const int block = blockIdx.x % {0}, share = blockIdx.x / {0};\n",
                      blocks()) +
          body;
-  Kernel kernel = write("coil_group_convolution_", fmt::format("{}, {}", config_.threads, config_.min_blocks), body);
-  kernel.launch = Launch{.grid = {graph_.env().simplify(shares * blocks()), 1, 1},
-                         .block = config_.threads,
-                         .shared_bytes = config_.shared_bytes};
-  return kernel;
+  return write("coil_group_convolution_",
+               {.grid = {graph_.env().simplify(shares * blocks()), 1, 1},
+                .block = config_.threads,
+                .resident = config_.min_blocks,
+                .shared_bytes = config_.shared_bytes},
+               body);
 }
 
 Kernel GroupConvolution::forward() {

@@ -42,16 +42,13 @@ class GroupedKernel : public PlainKernel {
                       y = fmt::format("{}, {}", at(3, y_), scalar(y_.strides[0]));
     const std::string function = fmt::format("c_grouped_product<{}, {}, {}, {}, {}>", x_.dtype == DType::BF16, along_,
                                              config_.rows, config_.tile, config_.unroll);
-    Kernel kernel = write("coil_grouped_", bounds(config_),
+    // Each run has one tile that is not full at most, and so have the rows of none.
+    const Expr tiles = sym::floor_div(x_.sizes[0], config_.rows) + matrices_.sizes[0] + 1,
+               blocks = graph_.env().simplify(tiles * sym::ceil_div(matrices_.sizes[2], config_.tile));
+    Kernel kernel = write("coil_grouped_", launch(blocks, config_),
                           fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}((u16*)shared, {}, {}, {}, {}, {}, {}, {}, {}, "
                                       "status);\n",
                                       function, x, rows, depth, w, each, columns, offsets, y));
-    // Each run has one tile that is not full at most, and so have the rows of none.
-    const Expr tiles = sym::floor_div(x_.sizes[0], config_.rows) + matrices_.sizes[0] + 1;
-    kernel.launch =
-        Launch{.grid = {graph_.env().simplify(tiles * sym::ceil_div(matrices_.sizes[2], config_.tile)), 1, 1},
-               .block = config_.threads,
-               .shared_bytes = config_.shared_bytes};
     kernel.may_fail = true;
     return kernel;
   }

@@ -7,32 +7,35 @@
 namespace coil::codegen {
 
 std::string PlainKernel::scalar(Expr e) {
-  const std::string name = fmt::format("n{}", k_.scalars.size());
-  scalars_.push_back({"i64", name});
   k_.scalars.push_back(e);
-  return name;
+  return fmt::format("n{}", k_.scalars.size() - 1);
 }
 
-void PlainKernel::take(const ir::BufferView& view, std::string_view type, bool written) {
-  pointers_.push_back({fmt::format("{}{}*", written ? "" : "const ", type), fmt::format("p{}", k_.buffers.size())});
-  k_.buffers.push_back(view.buffer);
+void PlainKernel::take(ir::BufferId buffer, std::string_view type, bool written) {
+  pointers_.push_back({.type = std::string(type), .written = written, .shares = true});
+  k_.buffers.push_back(buffer);
   k_.written.push_back(written);
 }
 
-std::string PlainKernel::bounds(const LaunchConfig& config) {
-  return std::to_string(config.threads) + (config.min_blocks ? fmt::format(", {}", config.min_blocks) : "");
+Launch PlainKernel::launch(Expr blocks, const LaunchConfig& config) {
+  return {.grid = {blocks, 1, 1},
+          .block = config.threads,
+          .resident = config.min_blocks,
+          .shared_bytes = config.shared_bytes};
 }
 
-Kernel PlainKernel::write(std::string_view prefix, std::string_view bounds, std::vector<Parameter> pointers,
-                          std::string_view body) {
-  KernelParts parts{.qualifiers = fmt::format("__global__ void __launch_bounds__({})", bounds),
-                    .parameters = std::move(pointers),
-                    .body = fmt::format("  if (c_stop(status)) return;\n{}", body)};
-  parts.parameters.insert(parts.parameters.end(), scalars_.begin(), scalars_.end());
-  parts.parameters.push_back({"i64*", "status"});
+Kernel PlainKernel::write(std::string_view prefix, Launch launch, std::string_view body) {
+  const std::size_t scalars = k_.scalars.size();
+  KernelParts parts = dialect_.parts(pointers_, scalars, launch);
+  parts.body += "  if (c_stop(status)) return;\n";
+  for (std::size_t i = 0; i < scalars; ++i)
+    if (const std::string name = dialect_.scalar(i, pointers_.size(), scalars); name != fmt::format("n{}", i))
+      parts.body += fmt::format("  const i64 n{} = {};\n", i, name);
+  parts.body += body;
   k_.symbol = std::string(prefix) + to_hex(hash(to_string(parts.parameters) + parts.body)).substr(0, 16);
-  k_.text = parts.text(k_.symbol);
+  k_.text = parts.text(k_.symbol, dialect_.linkage);
   k_.parts = std::move(parts);
+  k_.launch = std::move(launch);
   return std::move(k_);
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/cuda/dialect.h"
 #include "codegen/heuristics/launch_config.h"
 #include "codegen/kernel.h"
 
@@ -11,26 +12,23 @@ namespace coil::codegen {
 
 class PlainKernel {
  public:
+  explicit PlainKernel(const Dialect& dialect = cuda_dialect()) : dialect_(dialect) {}
   /// A parameter of the kernel, by name.
   std::string scalar(Expr);
 
  protected:
   /// The next pointer of the kernel, `p` and its number: to elements of `type` in the view's buffer.
-  void take(const ir::BufferView&, std::string_view type, bool written);
-  /// Of __launch_bounds__.
-  static std::string bounds(const LaunchConfig&);
-  /// Of the pointers that were taken.
-  Kernel write(std::string_view prefix, std::string_view bounds, std::string_view body) {
-    return write(prefix, bounds, std::move(pointers_), body);
-  }
-  /// `pointers`: the first parameters; `bounds`: those of __launch_bounds__; the launch is still to be filled in.
-  Kernel write(std::string_view prefix, std::string_view bounds, std::vector<Parameter> pointers,
-               std::string_view body);
+  void take(const ir::BufferView& view, std::string_view type, bool written) { take(view.buffer, type, written); }
+  void take(ir::BufferId, std::string_view type, bool written);
+  /// How a kernel is launched by this config, on so many blocks.
+  static Launch launch(Expr blocks, const LaunchConfig&);
+  Kernel write(std::string_view prefix, Launch, std::string_view body);
 
+  const Dialect& dialect_;
   Kernel k_;
 
  private:
-  std::vector<Parameter> pointers_, scalars_;
+  std::vector<DevicePointer> pointers_;
 };
 
 }  // namespace coil::codegen

@@ -17,7 +17,7 @@ const std::string& cuda_prelude() {
     std::string out;
     for (const char* file :
          {"cuda/values.cuh", "grid/arithmetic.h", "cuda/math.cuh", "grid/activations.h", "cuda/memory.cuh",
-          "cuda/reductions.cuh", "grid/reductions.h", "cuda/scatter.cuh", "grid/indices.h", "cuda/sort.cuh",
+          "cuda/reductions.cuh", "grid/reductions.h", "cuda/scatter.cuh", "grid/indices.h", "grid/sort.h",
           "cuda/radix.cuh", "grid/products.h", "shared/philox.h", "grid/random.h"})
       out += device::whole(file);
     return out;
@@ -27,12 +27,7 @@ const std::string& cuda_prelude() {
 
 std::string special_functions_on_cuda(std::string_view kernels) {
   static const std::vector<device::Piece> pieces = device::pieces("shared/special.h");
-  std::vector<char> wanted(pieces.size());
-  for (std::size_t i = 0; i < pieces.size(); ++i) wanted[i] = device::calls(kernels, pieces[i].names[0]);
-  device::mark_called(pieces, wanted);
-  std::string out;
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    if (wanted[i]) out += pieces[i].text;
+  const std::string out = device::called(pieces, kernels);
   return out.empty() ? "" : device::whole("cuda/special.cuh") + out;
 }
 

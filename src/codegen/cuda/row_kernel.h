@@ -17,20 +17,22 @@ class RowKernel : public PlainKernel {
  public:
   /// `views` have the rows, those from `inputs` on are written. `words` is written too and has no rows: the last
   /// pointer. `block` is the number of the block, should it not be the machine's own.
-  RowKernel(ir::Graph&, const ir::Extern& call, const std::vector<const ir::BufferView*>& views, std::size_t inputs,
-            Expr per_row, const ir::BufferView* words = nullptr, const std::string& block = "blockIdx.x");
+  RowKernel(const Dialect&, ir::Graph&, const ir::Extern& call, const std::vector<const ir::BufferView*>& views,
+            std::size_t inputs, Expr per_row, const ir::BufferView* words = nullptr, const std::string& block = "");
 
   std::vector<std::string> steps;  ///< how far each view's elements are apart
   std::string element;             ///< of the first view, as stored
 
   Expr blocks() const { return blocks_; }
-  /// `pointers`: the type of each pointer; `shared`: the text in front of the row's.
+  /// `pointers`: the type of each pointer's elements; `shared`: the text in front of the row's.
   Kernel finish(const std::vector<std::string>& pointers, const std::string& shared, const std::string& body,
                 int threads);
 
  private:
   ir::Graph& graph_;
   Expr blocks_;
+  std::vector<ir::BufferId> buffers_;
+  std::vector<bool> written_;
   std::string head_, getter_;
 };
 

@@ -24,13 +24,15 @@ int longest_row(const sym::ShapeEnv& env, Expr length) {
 
 /// Pieces of `tile` elements, each put in order, with their places in the row; the whole row or its first elements
 /// where there is no tile.
-Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, std::int64_t tile) {
+Kernel sorted_rows(const Dialect& dialect, ir::Graph& graph, const ir::Extern& call, bool descending, std::int64_t tile,
+                   const target::Target& target) {
   const ir::BufferView& x = call.inputs[0];
   const Expr whole = row_length(call, x), taken = row_length(call, call.outputs[0]);
   const SortPlan plan = plan_sort({.element_bytes = size_of(x.dtype),
+                                   .shared_bytes = target.costs.declared_shared_bytes,
                                    .longest = longest_row(graph.env(), whole),
                                    .in_pieces = tile != 0,
-                                   .has_digits = ir::has_digits(x.dtype),
+                                   .has_digits = dialect.has_digits && ir::has_digits(x.dtype),
                                    .first_only = call.op == sorting::kTopk});
   const int capacity = plan.config.tile, threads = plan.config.threads;
   // Lowering makes no such call, but loops may be given as text.
@@ -40,7 +42,8 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
         "topk: a kernel finds at most {} elements of a row that is longer than {}, not {} of {}; sort the row and take "
         "its first elements",
         capacity / 2, capacity, sym::to_string(taken), sym::to_string(whole));
-  RowKernel k(graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1, tile ? sym::ceil_div(whole, tile) : Expr(1));
+  RowKernel k(dialect, graph, call, {&x, &call.outputs[0], &call.outputs[1]}, 1,
+              tile ? sym::ceil_div(whole, tile) : Expr(1));
   std::string n = k.scalar(whole), count = k.scalar(taken), from = "0", body;
   if (tile) {
     body += fmt::format("  const i64 from = part * {0}, n = {1} - from < {0} ? {1} - from : {0};\n", tile, n);
@@ -49,7 +52,7 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
   const std::string views = fmt::format("p0 + o0 + {0} * {1}, {1}, p1 + o1 + {0} * {2}, {2}, p2 + o2 + {0} * {3}, {3}",
                                         from, k.steps[0], k.steps[1], k.steps[2]);
   std::string shared =
-      fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n", k.element, capacity, capacity);
+      fmt::format("  {0} {1} keys[{2}];\n  {0} i32 places[{2}];\n", dialect.shared, k.element, capacity);
   if (plan.by_digits) {
     shared += "  __shared__ u32 counts[8 * 256];\n  __shared__ u64 sums[16];\n";
     body += fmt::format(
@@ -58,38 +61,41 @@ Kernel sorted_rows(ir::Graph& graph, const ir::Extern& call, bool descending, st
         count, from);
   }
   if (!plan.by_digits || !plan.fits) {
-    shared += "  __shared__ i32 held;\n";
-    body += fmt::format("  c_sort<{}, Get, {}>({}, {}, {}, {}, keys, places, &held, threadIdx.x, {});\n", capacity,
-                        descending, views, n, count, from, threads);
+    shared += fmt::format("  {} c_counter held;\n", dialect.shared);
+    body += fmt::format("  c_sort<{}, Get, {}>({}, {}, {}, {}, keys, places, &held, {}, {});\n", capacity, descending,
+                        views, n, count, from, dialect.thread, threads);
   }
-  return k.finish({"const " + k.element, k.element, "i64"}, shared, body, threads);
+  return k.finish({k.element, k.element, "i64"}, shared, body, threads);
 }
 
-Kernel merged_runs(ir::Graph& graph, const ir::Extern& call, bool descending) {
+Kernel merged_runs(const Dialect& dialect, ir::Graph& graph, const ir::Extern& call, bool descending,
+                   const target::Target& target) {
   const ir::BufferView& x = call.inputs[0];
-  const LaunchConfig config = merge_config(size_of(x.dtype));
+  const LaunchConfig config = merge_config(size_of(x.dtype), target.costs.declared_shared_bytes);
   const int tile = config.tile;
   const Expr length = row_length(call, x);
-  RowKernel k(graph, call, {&x, &call.inputs[1], &call.outputs[0], &call.outputs[1]}, 2, sym::ceil_div(length, tile));
+  RowKernel k(dialect, graph, call, {&x, &call.inputs[1], &call.outputs[0], &call.outputs[1]}, 2,
+              sym::ceil_div(length, tile));
   const std::string n = k.scalar(length);
   const std::string body = fmt::format(
       "  c_merge<{}, Get, {}>(p0 + o0, {}, p1 + o1, {}, p2 + o2, {}, p3 + o3, {}, {}, {}, part * {}, keys, places, "
-      "cuts, threadIdx.x, {});\n",
+      "cuts, {}, {});\n",
       tile, descending, k.steps[0], k.steps[1], k.steps[2], k.steps[3], n,
-      k.scalar(read(call.attributes, sorting::kWidth)), tile, config.threads);
-  return k.finish({"const " + k.element, "const i64", k.element, "i64"},
-                  fmt::format("  __shared__ {} keys[{}];\n  __shared__ i32 places[{}];\n  __shared__ i64 cuts[2];\n",
-                              k.element, tile, tile),
+      k.scalar(read(call.attributes, sorting::kWidth)), tile, dialect.thread, config.threads);
+  return k.finish({k.element, "i64", k.element, "i64"},
+                  fmt::format("  {0} {1} keys[{2}];\n  {0} i32 places[{2}];\n  {0} i64 cuts[2];\n", dialect.shared,
+                              k.element, tile),
                   body, config.threads);
 }
 
 }  // namespace
 
-Kernel cuda_sort(ir::Graph& graph, const ir::Extern& call) {
-  if (is_cuda_radix(call.op)) return cuda_radix(graph, call);
+Kernel sort_kernel(const Dialect& dialect, ir::Graph& graph, const ir::Extern& call, const target::Target& target) {
+  if (is_radix(call.op)) return radix_kernel(dialect, graph, call);
   const bool descending = read(call.attributes, call.op == sorting::kTopk ? sorting::kLargest : sorting::kDescending);
-  if (call.op == sorting::kMerge) return merged_runs(graph, call, descending);
-  return sorted_rows(graph, call, descending, call.op == sorting::kTiles ? read(call.attributes, sorting::kTile) : 0);
+  if (call.op == sorting::kMerge) return merged_runs(dialect, graph, call, descending, target);
+  const std::int64_t tile = call.op == sorting::kTiles ? read(call.attributes, sorting::kTile) : 0;
+  return sorted_rows(dialect, graph, call, descending, tile, target);
 }
 
 }  // namespace coil::codegen

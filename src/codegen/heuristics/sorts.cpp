@@ -3,22 +3,20 @@
 #include <algorithm>
 
 #include "ir/radix_state.h"
+#include "library_ops/sorting.h"
 
 namespace coil::codegen {
 namespace {
 
-constexpr int kSortThreads = 512;     // of a block that compares, at most
-constexpr int kMergeThreads = 256;    // of a block that merges
-constexpr int kSortBytes = 4096 * 4;  // of the elements that a block orders at once; wider ones are fewer
+constexpr int kSortThreads = 512;   // of a block that compares, at most
+constexpr int kMergeThreads = 256;  // of a block that merges
 constexpr int kLeastSorted = 64;
 constexpr int kCounted = 8192;  // elements whose digits a block counts
-
-int elements_of(int bytes, std::size_t element_bytes) { return bytes / static_cast<int>(element_bytes <= 4 ? 4 : 8); }
 
 }  // namespace
 
 SortPlan plan_sort(const SortFacts& f) {
-  int capacity = elements_of(kSortBytes, f.element_bytes);
+  int capacity = static_cast<int>(library_ops::sorting::sorted_at_once(f.element_bytes, f.shared_bytes));
   SortPlan plan{.fits = f.in_pieces || (f.longest > 0 && f.longest <= capacity)};
   // Short rows: less memory and fewer threads, and so more rows at a time.
   if (f.longest > 0) capacity = std::max(kLeastSorted, std::min(capacity, f.longest));
@@ -29,8 +27,9 @@ SortPlan plan_sort(const SortFacts& f) {
   return plan;
 }
 
-LaunchConfig merge_config(std::size_t element_bytes) {
-  return {.threads = kMergeThreads, .tile = elements_of(kSortBytes / 2, element_bytes)};
+LaunchConfig merge_config(std::size_t element_bytes, std::int64_t shared_bytes) {
+  const auto sorted = static_cast<int>(library_ops::sorting::sorted_at_once(element_bytes, shared_bytes));
+  return {.threads = kMergeThreads, .tile = sorted / 2};
 }
 
 LaunchConfig digit_count_config() { return {.threads = kRadixThreads, .tile = kCounted}; }

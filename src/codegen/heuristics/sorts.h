@@ -8,6 +8,7 @@ namespace coil::codegen {
 
 struct SortFacts {
   std::size_t element_bytes = 4;
+  std::int64_t shared_bytes = 40000;  ///< that a block may have
   /// The least power of two, 64 to 4096, that a row is known to have no more elements than; 0: none is known.
   int longest = 0;
   bool in_pieces = false;   ///< a block has a piece of a row, not the row
@@ -23,7 +24,7 @@ struct SortPlan {
 
 SortPlan plan_sort(const SortFacts&);
 /// Of two runs in order that become one: a block makes `tile` elements of the result.
-LaunchConfig merge_config(std::size_t element_bytes);
+LaunchConfig merge_config(std::size_t element_bytes, std::int64_t shared_bytes);
 
 /// Threads of blocks that sort by digits: one for each value of a digit.
 inline constexpr int kRadixThreads = 256;

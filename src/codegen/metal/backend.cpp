@@ -2,6 +2,7 @@
 #include "codegen/cuda/backend.h"
 #include "codegen/backends.h"
 #include "codegen/cuda/grid_backend.h"
+#include "codegen/cuda/sort.h"
 #include "codegen/metal/choices.h"
 #include "codegen/metal/dialect.h"
 #include "codegen/metal/prelude.h"
@@ -16,8 +17,10 @@ class MetalBackend : public GridBackend {
       : GridBackend(metal_dialect(), target::metal(request.device.index), metal_choices(std::move(request.choices)),
                     launch_config_of(request.settings)) {}
 
-  bool has_template(std::string_view op) const override { return is_metal_product(op); }
-  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override { return metal_product(graph, call); }
+  bool has_template(std::string_view op) const override { return is_metal_product(op) || is_sort(op); }
+  Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    return is_sort(call.op) ? sort_kernel(metal_dialect(), graph, call, target_) : metal_product(graph, call);
+  }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels&) const override {
     Binaries out;

@@ -1,7 +1,7 @@
 #include "codegen/metal/dialect.h"
 
 #include <algorithm>
-#include <array>
+#include <bit>
 #include <cmath>
 
 #include "device/pieces.h"
@@ -14,7 +14,7 @@ using ir::Scalar;
 using ir::ScalarOp;
 
 std::string number(double x, DType d) {
-  COIL_CHECK(d == DType::F32, "a literal of {} in Metal", short_name(d));
+  if (d == DType::F64) return fmt::format("c_f64_of(0x{:x}ul)", std::bit_cast<std::uint64_t>(x));
   if (std::isnan(x)) return "c_f32_of(0x7fc00000u)";
   if (std::isinf(x)) return x < 0 ? "c_f32_of(0xff800000u)" : "c_f32_of(0x7f800000u)";
   const std::string digits = fmt::format("{}", static_cast<float>(x));
@@ -64,22 +64,38 @@ std::string update(const AtomicUpdate& u) {
   return fmt::format("c_update_{}({}, {}, {}, {});", short_name(d), u.buffer, u.index, u.value, functor(u.mode));
 }
 
-/// Functions that are computed in f64, for f32 as well.
+/// Functions that are computed in f64, for f32 as well: those of C's library, and draws whose results are whole
+/// numbers, which would come out otherwise than on other machines.
 bool needs_f64(ScalarOp op) {
-  constexpr std::array kMore{ScalarOp::Erfc, ScalarOp::Erfinv, ScalarOp::Lgamma, ScalarOp::Digamma};
-  if (std::ranges::find(kMore, op) != kMore.end()) return true;
   static const std::vector<device::Piece> special = device::pieces("shared/special.h");
   const std::string function = "c_" + std::string(ir::name_of(op));
-  return std::ranges::any_of(special, [&](const device::Piece& p) { return p.names[0] == function; });
+  return std::ranges::any_of(special, [&](const device::Piece& p) {
+    return p.names[0] == function && (function.ends_with("_draw") || p.text.find("COIL_FROM_C") != std::string::npos);
+  });
+}
+
+/// Floats of 64 bits are read, made of other types, chosen from and stored, and no more.
+bool moves_f64(Scalar n) {
+  switch (n->op) {
+    case ScalarOp::LinearLoad:
+    case ScalarOp::Constant:
+    case ScalarOp::Where: return true;
+    case ScalarOp::Cast: return n->args[0]->dtype != DType::U64;
+    default: return false;
+  }
 }
 
 std::optional<std::string> refusal_of(const ir::Graph& graph, const Statement& s) {
+  const bool moves = std::holds_alternative<ir::Pointwise>(s.op->node);
   for (ir::BufferId b : s.op->outs)
-    if (graph.buffer(b).layout.dtype == DType::F64) return "gives f64, which Metal does not have";
+    if (graph.buffer(b).layout.dtype == DType::F64 && !moves) return "gives f64, which Metal does not have";
+  if (s.body->dtype == DType::F64 && !moves) return "computes in f64, which Metal does not have";
   std::vector<Scalar> roots = s.indirect;
   roots.push_back(s.body);
   for (Scalar n : ir::topological(roots)) {
-    if (n->dtype == DType::F64) return "computes in f64, which Metal does not have";
+    const bool takes = std::ranges::any_of(n->args, [](Scalar a) { return a->dtype == DType::F64; });
+    if (n->dtype == DType::F64 ? !moves_f64(n) : takes && !(n->op == ScalarOp::Cast && n->dtype == DType::F32))
+      return "computes in f64, which Metal does not have";
     if (n->op > ScalarOp::Random && needs_f64(n->op))
       return fmt::format("computes {}, for which Coil has no function without f64, which Metal does not have",
                          ir::name_of(n->op));
@@ -111,6 +127,8 @@ const Dialect& metal_dialect() {
                                .thread = "thread_index.x",
                                .shared = "threadgroup",
                                .wide = "l",
+                               .has_f64 = false,
+                               .has_digits = false,
                                .number = number,
                                .parts = parts,
                                .scalar = scalar,

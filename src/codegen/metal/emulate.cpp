@@ -2,6 +2,7 @@
 #include "codegen/backends.h"
 #include "codegen/cuda/backend.h"
 #include "codegen/cuda/emulated_backend.h"
+#include "codegen/cuda/sort.h"
 #include "codegen/metal/choices.h"
 #include "codegen/metal/dialect.h"
 #include "codegen/metal/prelude.h"
@@ -17,9 +18,10 @@ class EmulatedMetalBackend : public EmulatedBackend {
                         launch_config_of(request.settings)) {}
 
   bool has_template(std::string_view op) const override {
-    return is_metal_product(op) || EmulatedBackend::has_template(op);
+    return is_metal_product(op) || is_sort(op) || EmulatedBackend::has_template(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    if (is_sort(call.op)) return written(sort_kernel(metal_dialect(), graph, call, target()));
     return is_metal_product(call.op) ? written(metal_product(graph, call))
                                      : EmulatedBackend::template_kernel(graph, call);
   }

@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include "codegen/cuda/body.h"
+#include "codegen/cuda/plain_kernel.h"
 #include "codegen/metal/dialect.h"
 #include "library_ops/convolutions.h"
 #include "library_ops/epilogue.h"
 #include "support/error.h"
-#include "support/hash.h"
 
 namespace coil::codegen {
 namespace {
@@ -16,15 +16,18 @@ constexpr int kSide = 32, kThreads = 256;
 
 /// A kernel of views: pointers p0, p1, … of which the last is written, numbers n0, n1, …, and where the threadgroup's
 /// matrices begin (o0, o1, …).
-class ProductKernel {
+class ProductKernel : public PlainKernel {
  public:
-  ProductKernel(ir::Graph& graph, const ir::Extern& call) : graph_(graph), call_(call) {
-    for (const ir::BufferView& v : call.inputs) add(v);
-    add(call.outputs[0]);
+  ProductKernel(ir::Graph& graph, const ir::Extern& call) : PlainKernel(metal_dialect()), graph_(graph) {
+    for (const ir::BufferView& v : call.inputs) views_.push_back(&v);
+    views_.push_back(&call.outputs[0]);
     if (!read(call.attributes, library_ops::kPost).empty()) fail("{} on metal takes no post-operations", call.op);
-    for (const ir::BufferView* v : views_)
-      if (v->dtype != DType::F32 && v->dtype != DType::F16 && v->dtype != DType::BF16)
+    for (const ir::BufferView* v : views_) {
+      const bool counts = call.op == library_ops::grouped_matmul::kBlocked && v == &call.inputs[2];
+      if (v->dtype != DType::F32 && v->dtype != DType::F16 && v->dtype != DType::BF16 && !counts)
         fail("{} of {} has no kernel on metal", call.op, short_name(v->dtype));
+      take(*v, cuda_storage_type(v->dtype), v == views_.back());
+    }
   }
 
   const ir::BufferView& view(std::size_t v) const { return *views_[v]; }
@@ -33,10 +36,9 @@ class ProductKernel {
     e = graph_.env().simplify(e);
     if (e.is_constant()) return fmt::format("{}l", *e.constant());
     const std::string key = sym::to_string(e);
-    for (std::size_t i = 0; i < kernel_.scalars.size(); ++i)
-      if (sym::to_string(kernel_.scalars[i]) == key) return fmt::format("n{}", i);
-    kernel_.scalars.push_back(e);
-    return fmt::format("n{}", kernel_.scalars.size() - 1);
+    for (std::size_t i = 0; i < k_.scalars.size(); ++i)
+      if (sym::to_string(k_.scalars[i]) == key) return fmt::format("n{}", i);
+    return scalar(e);
   }
   /// One of the operands' templates with its type, and how its elements are read: `c_matrix<c_stored_bf16>`.
   std::string of(std::string_view name, std::size_t v) const {
@@ -52,6 +54,8 @@ class ProductKernel {
       batches_ *= sizes[d];
     }
   }
+  /// So many threadgroups along z, whatever they do.
+  void batches(Expr count) { batches_ *= count; }
   template <class... A>
   void line(fmt::format_string<A...> format, A&&... a) {
     body_ += "  " + fmt::format(format, std::forward<A>(a)...) + "\n";
@@ -59,40 +63,22 @@ class ProductKernel {
 
   Kernel finish(const std::string& a, const std::string& b, const std::string& bias, const std::string& y, Expr rows,
                 Expr columns, Expr depth) {
-    line("c_product({}, {}, {}, {}, {}, {}, {}, group_index, thread_index.x, left, right);", a, b, bias, y,
-         number(rows), number(columns), number(depth));
-    std::vector<DevicePointer> pointers;
-    for (std::size_t v = 0; v < views_.size(); ++v) {
-      kernel_.buffers.push_back(view(v).buffer);
-      kernel_.written.push_back(v == result());
-      pointers.push_back({cuda_storage_type(view(v).dtype), v == result(), false});
-      offsets_ += fmt::format("  i64 o{} = {};\n", v, number(view(v).offset));
-    }
-    const Launch launch{.grid = {sym::ceil_div(columns, kSide), sym::ceil_div(rows, kSide), batches_},
-                        .block = kThreads};
-    KernelParts parts = metal_dialect().parts(pointers, kernel_.scalars.size(), launch);
-    parts.body += "  if (c_stop(status)) return;\n";
-    if (metal_packs_numbers(pointers.size(), kernel_.scalars.size()))
-      for (std::size_t i = 0; i < kernel_.scalars.size(); ++i)
-        parts.body += fmt::format("  const i64 n{0} = numbers.n[{0}];\n", i);
-    parts.body +=
-        "  threadgroup f32 left[16 * 33], right[16 * 33];\n" + offsets_ + "  i64 w = group_index.z;\n" + body_;
-    kernel_.symbol = "coil_product_" + to_hex(hash(to_string(parts.parameters) + parts.body)).substr(0, 16);
-    kernel_.text = parts.text(kernel_.symbol, metal_dialect().linkage);
-    kernel_.parts = std::move(parts);
-    kernel_.launch = launch;
-    for (Expr& e : kernel_.launch->grid) e = graph_.env().simplify(e);
-    return std::move(kernel_);
+    return finish({a, b, bias, y, number(rows), number(columns), number(depth)}, rows, columns);
+  }
+  /// `arguments` of c_product, up to the depth; threadgroups for so many rows and columns.
+  Kernel finish(const std::vector<std::string>& arguments, Expr rows, Expr columns) {
+    line("c_product({}, group_index, thread_index.x, left, right);", fmt::join(arguments, ", "));
+    std::string head = "  threadgroup f32 left[16 * 33], right[16 * 33];\n";
+    for (std::size_t v = 0; v < views_.size(); ++v) head += fmt::format("  i64 o{} = {};\n", v, number(view(v).offset));
+    Launch launch{.grid = {sym::ceil_div(columns, kSide), sym::ceil_div(rows, kSide), batches_}, .block = kThreads};
+    for (Expr& e : launch.grid) e = graph_.env().simplify(e);
+    return write("coil_product_", std::move(launch), head + "  i64 w = group_index.z;\n" + body_);
   }
 
  private:
-  void add(const ir::BufferView& v) { views_.push_back(&v); }
-
   ir::Graph& graph_;
-  const ir::Extern& call_;
   std::vector<const ir::BufferView*> views_;
-  Kernel kernel_;
-  std::string body_, offsets_;
+  std::string body_;
   Expr batches_ = 1;
 };
 
@@ -136,6 +122,26 @@ Kernel matrices(ir::Graph& graph, const ir::Extern& call) {
   const std::string bias = biased ? matrix(k, "c_matrix", 2, row(strides[2]), strides[2].back()) : "c_nothing{}";
   const std::string result = matrix(k, "c_rows_of", y, row(strides[y]), strides[y].back());
   return k.finish(a, b, bias, result, rows, columns, k.view(0).sizes.back());
+}
+
+/// Runs of rows, each times its matrix: run by run along z, behind them the rows of none.
+Kernel grouped(ir::Graph& graph, const ir::Extern& call) {
+  const ir::BufferView &x = call.inputs[0], &matrices = call.inputs[1], &ends = call.inputs[2], &y = call.outputs[0];
+  ProductKernel k(graph, call);
+  const std::string count = k.number(matrices.sizes[0]), rows = k.number(x.sizes[0]);
+  k.line("const c_run run = c_run_of(p2 + o2, {}, {}, {}, group_index.z);", k.number(ends.strides[0]), count, rows);
+  k.line("if (run.end < run.begin) return c_fail(status);");
+  k.line("o0 += run.begin * {}; o3 += run.begin * {};", k.number(x.strides[0]), k.number(y.strides[0]));
+  k.line("if (w < {}) o1 += w * {};", count, k.number(matrices.strides[0]));
+  k.batches(matrices.sizes[0] + 1);
+  const std::string a = matrix(k, "c_matrix", 0, x.strides[0], x.strides[1]),
+                    b = matrix(k, "c_matrix", 1, matrices.strides[1], matrices.strides[2]),
+                    to = matrix(k, "c_rows_of", 3, y.strides[0], y.strides[1]);
+  const std::string depth = fmt::format("w < {} ? {} : 0l", count, k.number(x.sizes[1]));
+  Kernel kernel = k.finish({a, b, "c_nothing{}", to, "run.end - run.begin", k.number(matrices.sizes[2]), depth},
+                           x.sizes[0], matrices.sizes[2]);
+  kernel.may_fail = true;
+  return kernel;
 }
 
 /// What a convolution says of its dimensions, as a variable of the kernel: three, of which the first may be of one
@@ -217,11 +223,13 @@ Kernel convolution_weights(ir::Graph& graph, const ir::Extern& call) {
 
 bool is_metal_product(std::string_view op) {
   return op == library_ops::linear::kName || op == library_ops::matmul::kName ||
-         op == library_ops::convolution::kName || op == library_ops::convolution_weights::kName;
+         op == library_ops::grouped_matmul::kBlocked || op == library_ops::convolution::kName ||
+         op == library_ops::convolution_weights::kName;
 }
 
 Kernel metal_product(ir::Graph& graph, const ir::Extern& call) {
   if (call.op == library_ops::convolution::kName) return convolved(graph, call);
+  if (call.op == library_ops::grouped_matmul::kBlocked) return grouped(graph, call);
   return call.op == library_ops::convolution_weights::kName ? convolution_weights(graph, call) : matrices(graph, call);
 }
 

@@ -7,7 +7,8 @@
 
 namespace coil::codegen {
 
-/// Whether the operation is one of them: linear, matmul, convolution, the gradient of a convolution's weight.
+/// Whether the operation is one of them: linear, matmul, products of runs of rows, convolution, the gradient of a
+/// convolution's weight.
 bool is_metal_product(std::string_view op);
 /// Operands may lie in any strides. Throws Error on post-operations, on dtypes that are no floats of Metal's, and on
 /// more than three spatial dimensions.

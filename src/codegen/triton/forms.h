@@ -31,7 +31,7 @@ struct TritonCombine {
   bool truth = false;    ///< of truth values, which are combined as numbers
 };
 TritonCombine triton_combine(ir::ReductionKind, DType);
-/// A literal of the least or the greatest value.
-std::string triton_extreme(DType, bool least);
+/// The value that changes nothing, as a literal.
+std::string triton_identity(ir::ReductionKind, DType);
 
 }  // namespace coil::codegen

@@ -1,10 +1,12 @@
 // Reductions along rows, down columns and over windows, which are one form in Triton: a program has a block of rows,
 // and either all of what is reduced at once, so that levels find each other's values, or walks it block by block.
 #include <algorithm>
+#include <cmath>
 
 #include "codegen/heuristics/nest_facts.h"
 #include "codegen/triton/forms.h"
 #include "codegen/triton/operations.h"
+#include "ir/combining.h"
 
 namespace coil::codegen {
 
@@ -13,33 +15,24 @@ using ir::Scalar;
 using ir::ScalarOp;
 using scheduler::Role;
 
-std::string triton_extreme(DType d, bool least) {
-  if (is_floating(d)) return least ? "float(\"-inf\")" : "float(\"inf\")";
-  const int bits = static_cast<int>(size_of(d)) * 8;
-  if (!is_signed(d)) return least ? "0" : std::to_string(~std::uint64_t{0} >> (64 - bits));
-  const std::int64_t most = static_cast<std::int64_t>(~std::uint64_t{0} >> (65 - bits));
-  return std::to_string(least ? -most - 1 : most);
+std::string triton_identity(ReductionKind kind, DType d) {
+  const ir::NeutralValue v = ir::neutral_value(kind, d);
+  if (d == DType::U64) return std::to_string(static_cast<std::uint64_t>(v.integer));
+  if (!is_floating(d)) return std::to_string(v.integer);
+  return std::isinf(v.real) ? fmt::format("float(\"{}inf\")", v.real < 0 ? "-" : "") : fmt::format("{:.1f}", v.real);
 }
 
 TritonCombine triton_combine(ReductionKind kind, DType d) {
+  const std::string_view op = ir::name_of(ir::combining_op(kind));
   if (d == DType::Bool) {
-    const bool all = kind == ReductionKind::All || kind == ReductionKind::Min || kind == ReductionKind::Prod;
-    if (kind == ReductionKind::Xor) return {"c_combine_xor", "0", "tl.int32", true};
-    return {all ? "c_combine_and" : "c_combine_or", all ? "1" : "0", "tl.int32", true};
+    // Truth values are 0 and 1.
+    const std::string_view of = op == "mul" || op == "min" ? "and" : op == "add" || op == "max" ? "or" : op;
+    return {fmt::format("c_combine_{}", of), triton_identity(kind, d), "tl.int32", true};
   }
-  const std::string type = triton_type(d);
-  switch (kind) {
-    case ReductionKind::Sum: return {"c_combine_sum", is_floating(d) ? "0.0" : "0", type};
-    case ReductionKind::Prod: return {"c_combine_prod", is_floating(d) ? "1.0" : "1", type};
-    case ReductionKind::Max: return {"c_max", triton_extreme(d, true), type};
-    case ReductionKind::Min: return {"c_min", triton_extreme(d, false), type};
-    case ReductionKind::ArgMax: return {"c_argmax", triton_extreme(d, true), type};
-    case ReductionKind::ArgMin: return {"c_argmin", triton_extreme(d, false), type};
-    case ReductionKind::Xor: return {"c_combine_xor", "0", type};
-    case ReductionKind::Any: return {"c_combine_or", "0", type};
-    case ReductionKind::All: return {"c_combine_and", "1", type};
-  }
-  return {};
+  const bool arg = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin, extreme = op == "max" || op == "min";
+  const std::string_view name = op == "add" ? "sum" : op == "mul" ? "prod" : op;
+  return {arg ? fmt::format("c_arg{}", op) : fmt::format("{}{}", extreme ? "c_" : "c_combine_", name),
+          triton_identity(kind, d), triton_type(d)};
 }
 
 namespace {
@@ -178,7 +171,8 @@ class Reductions {
   }
   std::string no_place(const Accumulator& a) const {
     return fmt::format("tl.full({}, {}, {})", b_.shape(kBothDims),
-                       triton_extreme(a.place_type == "tl.int32" ? DType::I32 : DType::I64, false), a.place_type);
+                       triton_identity(ReductionKind::Min, a.place_type == "tl.int32" ? DType::I32 : DType::I64),
+                       a.place_type);
   }
 
   void begin(const Accumulator& a) {

@@ -12,7 +12,7 @@ TritonCombine combine_of(ir::ScanKind kind, DType d) {
     case ir::ScanKind::Prod: return triton_combine(ir::ReductionKind::Prod, d);
     case ir::ScanKind::Max: return triton_combine(ir::ReductionKind::Max, d);
     case ir::ScanKind::Min: return triton_combine(ir::ReductionKind::Min, d);
-    case ir::ScanKind::LogSumExp: return {"c_logaddexp", triton_extreme(d, true), triton_type(d)};
+    case ir::ScanKind::LogSumExp: return {"c_logaddexp", triton_identity(ir::ReductionKind::Max, d), triton_type(d)};
   }
   return {};
 }

@@ -2,10 +2,13 @@
 #pragma once
 #include "more_math.h"
 
-// @piece COIL_SPECIAL COIL_INFINITY COIL_NAN COIL_FROM_C
+// @piece COIL_SPECIAL COIL_INFINITY COIL_NAN COIL_FROM_C COIL_LARGE COIL_SMALL COIL_ERFCX_SERIES
 #define COIL_SPECIAL static
 #define COIL_INFINITY __builtin_inf()
 #define COIL_NAN __builtin_nan("")
+#define COIL_LARGE 1e300
+#define COIL_SMALL 1e-300
+#define COIL_ERFCX_SERIES 25
 #define COIL_FROM_C(f) extern "C" double f(double);
 
 // @piece COIL_OF_ONE

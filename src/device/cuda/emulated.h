@@ -20,6 +20,7 @@ typedef float f32;
 typedef double f64;
 #define C_FN static inline
 #define C_METHOD inline
+#define C_LARGE_FN static inline
 #define __device__
 #define __global__ static
 #define __launch_bounds__(...)
@@ -178,4 +179,7 @@ template <class T> static T c_cas(T* p, T old, T now) {
 }
 template <class T> static void c_atomic_add(T* p, T x) { *p += x; }
 #define C_ADDS_RUNS 0
-C_FN i32 c_count(i32* p) { return (*p)++; }
+typedef i32 c_counter;
+C_FN i32 c_counted(const c_counter* p) { return *p; }
+C_FN void c_count_from(c_counter* p, i32 x) { *p = x; }
+C_FN i32 c_count(c_counter* p) { return (*p)++; }

@@ -14,6 +14,7 @@ typedef float f32;
 typedef double f64;
 #define C_FN static __device__ __forceinline__
 #define C_METHOD __device__ __forceinline__
+#define C_LARGE_FN static __device__
 C_FN f32 c_f32_of(u32 x) { return __uint_as_float(x); }
 C_FN u32 c_bits_of(f32 x) { return __float_as_uint(x); }
 C_FN f64 c_f64_of(u64 x) { return __longlong_as_double((i64)x); }
@@ -236,7 +237,11 @@ template <class T> C_FN T* c_shared_of(T* p, u32 rank) {
 C_FN u32 c_cas(u32* p, u32 old, u32 now) { return atomicCAS(p, old, now); }
 C_FN u64 c_cas(u64* p, u64 old, u64 now) { return atomicCAS(p, old, now); }
 C_FN u16 c_cas(u16* p, u16 old, u16 now) { return atomicCAS(p, old, now); }
-C_FN i32 c_count(i32* p) { return atomicAdd(p, 1); }
+// Counters that the threads of a block share.
+typedef i32 c_counter;
+C_FN i32 c_counted(const c_counter* p) { return *p; }
+C_FN void c_count_from(c_counter* p, i32 x) { *p = x; }
+C_FN i32 c_count(c_counter* p) { return atomicAdd(p, 1); }
 C_FN void c_atomic_add(f32* p, f32 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(f64* p, f64 x) { atomicAdd(p, x); }
 C_FN void c_atomic_add(i32* p, i32 x) { atomicAdd(p, x); }

@@ -1,42 +1,18 @@
 // Sorting and selecting by digits (codegen/cuda/radix.cpp says how).
 #pragma once
-#include "sort.cuh"
+#include "scatter.cuh"
+
+#include "../grid/sort.h"
 
 // @piece radix
-// ---- Sorting by digits. Elements as unsigned numbers of the same order: NaN last, both zeros equal.
-template <class U> C_FN U c_key_of_float(U bits, U sign, U infinity) {
-  const U all = sign | (sign - 1), size = bits & (sign - 1);
-  return size > infinity ? all : size == 0 ? sign : bits & sign ? all ^ bits : bits | sign;
-}
-C_FN u32 c_key_f32(f32 e) { return c_key_of_float<u32>(c_bits_of(e), 0x80000000u, 0x7f800000u); }
-C_FN u64 c_key_f64(f64 e) { return c_key_of_float<u64>(c_bits_of(e), 1ull << 63, 0x7ffull << 52); }
-C_FN u32 c_key_f16(u16 e) { return c_key_of_float<u32>(e, 0x8000u, 0x7c00u); }
-C_FN u32 c_key_bf16(u16 e) { return c_key_of_float<u32>(e, 0x8000u, 0x7f80u); }
-C_FN u32 c_key_b8(u8 e) { return e != 0; }
-C_FN u32 c_key_u8(u8 e) { return e; }
-C_FN u32 c_key_u16(u16 e) { return e; }
-C_FN u32 c_key_u32(u32 e) { return e; }
-C_FN u64 c_key_u64(u64 e) { return e; }
-C_FN u32 c_key_i8(i8 e) { return (u8)e ^ 0x80u; }
-C_FN u32 c_key_i16(i16 e) { return (u16)e ^ 0x8000u; }
-C_FN u32 c_key_i32(i32 e) { return (u32)e ^ 0x80000000u; }
-C_FN u64 c_key_i64(i64 e) { return (u64)e ^ 1ull << 63; }
+// ---- Sorting by digits.
+C_FN u64 c_key_f64(f64 e) { return c_key_of_float<u64>(c_bits_of(e), (u64)1 << 63, (u64)0x7ff << 52); }
 template <class Get, bool D, class E> C_FN u32 c_digit(E e, int shift) {
   const u32 d = (u32)(Get::key(e) >> shift) & 255u;
   return D ? d ^ 255u : d;
 }
 C_FN void c_add_count(u32* p, u32 x) { c_atomic_add((i32*)p, (i32)x); }
 C_FN void c_add_count(u64* p, u64 x) { c_atomic_add((i64*)p, (i64)x); }
-// What the threads before this one of a block hold together. `sums` has an element for each warp, which are free again
-// after the next barrier.
-template <class W> C_FN W c_before_thread(W x, W* sums, int t) {
-  const int lane = t % 32, warp = t / 32;
-  W upto = c_scan_warp(x, lane, c_op_add());
-  if (lane == 31) sums[warp] = upto;
-  c_sync();
-  for (int w = 0; w < warp; ++w) upto += sums[w];
-  return upto - x;
-}
 // A warp's elements lie side by side, 32 of them a turn. The rank of each among the warp's elements of its digit; how
 // many of each digit there are in the warp's 256 counts.
 template <int N> C_FN void c_digit_ranks(const u32 (&digit)[N], u32 (&rank)[N], u32* counts, int t) {
@@ -143,48 +119,6 @@ static __device__ void c_radix_count(const E* x, i64 step, i64 n, i64 from, W* w
   c_sync();
   for (int d = 0; d < DIGITS; ++d)
     if (const u32 count = counts[256 * d + t]) c_add_count(words + d * digit_words + t, (W)count);
-}
-// The element that stands at `rank` of a row in order, and its place, by one block of T threads: digit by digit from
-// the highest, of those left only the ones with the digit that the rank falls on stay.
-template <int T, class Get, class E> static __device__ void c_digit_select(const E* x, i64 step, i64 n, i64 rank,
-                                                                           E* value, i64* place, u32* counts, u32* sums,
-                                                                           i64* found, int t) {
-  typedef decltype(Get::key(*x)) K;
-  K known = 0, mask = 0;
-  i64 left = n;
-  for (int shift = 8 * (int)sizeof(E) - 8; shift >= 0 && left > 1; shift -= 8) {
-    if (t < 256) counts[t] = 0;
-    c_sync();
-#pragma unroll 4
-    for (i64 i = t; i < n; i += T) {
-      const K key = Get::key(x[i * step]);
-      if ((key & mask) == known) c_count((i32*)counts + (u32)(key >> shift & 255));
-    }
-    c_sync();
-    const u32 here = t < 256 ? counts[t] : 0, before = c_before_thread(here, sums, t);
-    if (before <= rank && rank < (i64)before + here) {
-      found[0] = t;
-      found[1] = rank - before;
-      found[2] = here;
-    }
-    c_sync();
-    known |= (K)found[0] << shift;
-    mask |= (K)255 << shift;
-    rank = found[1];
-    left = found[2];
-  }
-  // Of equal ones, in the order they are in: a run of the row for each thread.
-  const i64 each = (n + T - 1) / T, from = left > 1 ? t * each : t, end = left > 1 && from + each < n ? from + each : n,
-            next = left > 1 ? 1 : T;
-  u32 mine = 0;
-  if (left > 1)
-    for (i64 i = from; i < end; ++i) mine += (Get::key(x[i * step]) & mask) == known;
-  i64 before = c_before_thread(mine, sums, t);
-  for (i64 i = from; i < end; i += next)
-    if ((Get::key(x[i * step]) & mask) == known && before++ == rank) {
-      *value = x[i * step];
-      *place = i;
-    }
 }
 // A tile tells how many elements of a digit it has (1), or it and all before it (2): a mark in the two highest bits,
 // the count in the others, in one store. What the tiles before this one have.

@@ -15,6 +15,7 @@ typedef ulong u64;
 typedef float f32;
 #define C_FN static inline
 #define C_METHOD inline
+#define C_LARGE_FN static inline
 #define C_LOCAL thread
 #define COIL_LOCAL thread
 C_FN f32 c_f32_of(u32 x) { return as_type<f32>(x); }

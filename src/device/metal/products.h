@@ -116,12 +116,24 @@ struct c_nothing {
   C_METHOD f32 operator()(i64, i64) const { return 0; }
 };
 
+// Rows [begin, end) of run `g` of `count`, and as one more those behind the last; where the ends are none, end is
+// before begin.
+struct c_run {
+  i64 begin, end;
+};
+template <class Ends> C_FN c_run c_run_of(Ends ends, i64 step, i64 count, i64 rows, i64 g) {
+  const i64 begin = g == 0 ? 0 : (i64)ends[(g - 1) * step], end = g < count ? (i64)ends[g * step] : rows;
+  if (begin < 0 || end > rows) return {0, -1};
+  return {begin, end};
+}
+
 // y(i, j) = bias(i, j) + the sum of a(i, l) b(l, j) over l < depth, for i < rows and j < columns. `left` and `right`
 // are 16 * 33 numbers of threadgroup memory each; all 256 threads of the group come here.
 template <class A, class B, class Bias, class Y, class Tile>
 C_FN void c_product(A a, B b, Bias bias, Y y, i64 rows, i64 columns, i64 depth, uint3 block, u32 thread_in_block,
                     Tile left, Tile right) {
   const i64 row0 = (i64)block.y * 32, column0 = (i64)block.x * 32;
+  if (row0 >= rows || column0 >= columns) return;
   const u32 ty = thread_in_block / 16, tx = thread_in_block % 16;
   f32 sum[2][2] = {{0, 0}, {0, 0}};
   for (i64 l0 = 0; l0 < depth; l0 += 16) {

@@ -63,6 +63,8 @@ static inline float $f(float x) { return std::$f(x); }
 static inline float $f(float x, float y) { return std::$f(x, y); }
 // @end
 static inline float fma(float x, float y, float z) { return std::fma(x, y, z); }
+static inline uint clz(uint x) { return (uint)__builtin_clz(x); }
+static inline ulong clz(ulong x) { return (ulong)__builtin_clzl(x); }
 static inline uint mulhi(uint x, uint y) { return (uint)(((ulong)x * y) >> 32); }
 template <class T> static T simd_shuffle_xor(T x, ushort o) { return c_exchange(x, c_here->now ^ o); }
 template <class T> static T simd_shuffle_up(T x, ushort o) {
@@ -85,6 +87,7 @@ template <class A, class T> static auto atomic_fetch_add_explicit(A* p, T x, mem
   p->value += x;
   return old;
 }
+template <class A, class T> static void atomic_store_explicit(A* p, T x, memory_order) { p->value = x; }
 template <class A> static auto atomic_load_explicit(const A* p, memory_order) { return p->value; }
 static inline bool atomic_compare_exchange_weak_explicit(atomic_uint* p, uint* seen, uint now, memory_order,
                                                          memory_order) {

@@ -10,12 +10,24 @@ class UserKernel:
     """A kernel with its constants. `tensors` and `numbers` name the parameters that calls give, in their order;
     `constants` all others, as Python expressions over the names of `source`; `options` are those of a launch;
     `status` names the parameter by which it tells that it failed, where it can; `descriptors` has the tiles of tensors
-    that it takes descriptors of.
+    that it takes descriptors of; with `has_workspace` the last of the tensors that calls give is memory for itself.
     """
 
-    def __init__(self, name, where, source, tensors, numbers, constants, options, status="", descriptors=None):
+    def __init__(
+        self,
+        name,
+        where,
+        source,
+        tensors,
+        numbers,
+        constants,
+        options,
+        status="",
+        descriptors=None,
+        has_workspace=False,
+    ):
         self.name, self.where, self.source, self.status = name, where, source, status
-        self.descriptors = descriptors or {}
+        self.descriptors, self.has_workspace = descriptors or {}, has_workspace
         self.tensors, self.numbers, self.constants, self.options = tensors, numbers, constants, options
         self.made = {}  # by whether it is interpreted: the function, and the constants' values
         self.written = ()  # for each tensor, whether the kernel writes to it
@@ -35,7 +47,11 @@ class UserKernel:
         if not interpreted:
             if self.status:
                 arguments[self.status] = StatusOfKernel(failure)
-            kernel[tuple(grid)](**arguments, **self.options)
+            launch = lambda: kernel[tuple(grid)](**arguments, **self.options)
+            if self.has_workspace:
+                with_workspace(lambda *_: tensors[-1], launch)
+            else:
+                launch()
             return
         if self.status:
             status = arguments[self.status] = status_on_host()
@@ -70,6 +86,19 @@ class UserKernel:
                 if isinstance(value, triton.JITFunction) and value.fn.__globals__ is names:
                     names[name] = InterpretedFunction(value.fn)
         return names[self.name], {name: eval(text, names) for name, text in self.constants.items()}
+
+
+def with_workspace(allocate, launch):
+    """Calls `launch`; kernels that it launches find their workspace where `allocate(bytes, alignment, stream)` says."""
+    import contextvars
+
+    import triton
+
+    def run():
+        triton.set_allocator(allocate)
+        launch()
+
+    contextvars.copy_context().run(run)
 
 
 class StatusOfKernel:

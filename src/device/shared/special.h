@@ -1,5 +1,7 @@
-// Special functions, written once for CPUs and GPUs: of f64, from elementary functions that both preludes have;
-// narrower types go through f64.
+// Special functions, written once for CPUs and GPUs: of f64, from elementary functions that all preludes have; narrower
+// types go through f64. Where a machine has no f64, it stands for f32, in which they are as near as f32 computes. A
+// language brings a number that stands for infinitely large ones (`COIL_LARGE`), its reciprocal, and from where on the
+// asymptotic series of erfcx is the better (`COIL_ERFCX_SERIES`: erfc has not underflown there, nor exp(x^2) over).
 #pragma once
 
 // @piece c_i0e
@@ -62,7 +64,7 @@ COIL_OF_ONE(c_i1)
 // exp(x) K_nu(x) for x > 1, the integral of exp(-x (cosh t - 1)) cosh(nu t) over t > 0: the trapezoid rule's error
 // falls as exp(-pi^2 / step).
 COIL_SPECIAL f64 c_bessel_k_integral(f64 nu, f64 x) {
-  if (x > 1e300) return 0;
+  if (x > COIL_LARGE) return 0;
   const f64 h = x > 12 ? 0.7 / c_sqrt(x) : 0.2;
   f64 s = 0.5;
   for (int k = 1; k < 200; k++) {
@@ -148,7 +150,7 @@ COIL_OF_ONE(c_y1)
 // exp(x^2) erfc(x), x^2 in two parts of which the first is exact; where erfc underflows the asymptotic series.
 COIL_SPECIAL f64 c_erfcx(f64 x) {
   if (x < -27) return COIL_INFINITY;
-  if (!(x >= 25)) {
+  if (!(x >= COIL_ERFCX_SERIES)) {
     const f64 h = (f64)(f32)x;
     return c_exp(h * h) * c_exp((x - h) * (x + h)) * c_erfc(x);
   }
@@ -183,7 +185,7 @@ COIL_OF_ONE(c_ndtri)
 // Right of 2 by K_{1/3}; left of -10 the asymptotic series; between them Taylor's series of y'' = x y, stepped from 0
 // where it swings.
 COIL_SPECIAL f64 c_airy_ai(f64 x) {
-  if (!(c_abs(x) < 1e300)) return COIL_NAN;
+  if (!(c_abs(x) < COIL_LARGE)) return COIL_NAN;
   if (x > 2) {
     const f64 z = x * c_sqrt(x) * (2.0 / 3);
     return x > 103.892 ? 0.0 : c_exp(-z) * c_sqrt(x / 3) * 0.31830988618379067 * c_bessel_k_integral(1.0 / 3, z);
@@ -282,14 +284,14 @@ COIL_SPECIAL f64 c_gamma_series(f64 a, f64 x) {
 // @piece c_gamma_fraction
 // The continued fraction of the upper function, by Lentz's method.
 COIL_SPECIAL f64 c_gamma_fraction(f64 a, f64 x) {
-  f64 b = x + 1 - a, c = 1e300, d = 1 / b, r = d;
+  f64 b = x + 1 - a, c = COIL_LARGE, d = 1 / b, r = d;
   for (int k = 1; k < 10000; k++) {
     const f64 n = -k * (k - a);
     b += 2;
     d = n * d + b;
     c = b + n / c;
-    d = 1 / (c_abs(d) < 1e-300 ? 1e-300 : d);
-    c = c_abs(c) < 1e-300 ? 1e-300 : c;
+    d = 1 / (c_abs(d) < COIL_SMALL ? COIL_SMALL : d);
+    c = c_abs(c) < COIL_SMALL ? COIL_SMALL : c;
     r *= c * d;
     if (c_abs(c * d - 1) < 1e-16) break;
   }
@@ -301,8 +303,8 @@ COIL_SPECIAL f64 c_igamma(f64 a, f64 x) {
   if (!(a >= 0) || !(x >= 0)) return COIL_NAN;
   if (a == 0) return x > 0 ? 1.0 : COIL_NAN;
   if (x == 0) return 0;
-  if (a > 1e300) return x > 1e300 ? COIL_NAN : 0.0;
-  if (x > 1e300) return 1;
+  if (a > COIL_LARGE) return x > COIL_LARGE ? COIL_NAN : 0.0;
+  if (x > COIL_LARGE) return 1;
   return x < a + 1 ? c_gamma_series(a, x) : 1 - c_gamma_fraction(a, x);
 }
 COIL_OF_TWO(c_igamma)
@@ -312,8 +314,8 @@ COIL_SPECIAL f64 c_igammac(f64 a, f64 x) {
   if (!(a >= 0) || !(x >= 0)) return COIL_NAN;
   if (a == 0) return x > 0 ? 0.0 : COIL_NAN;
   if (x == 0) return 1;
-  if (a > 1e300) return x > 1e300 ? COIL_NAN : 1.0;
-  if (x > 1e300) return 0;
+  if (a > COIL_LARGE) return x > COIL_LARGE ? COIL_NAN : 1.0;
+  if (x > COIL_LARGE) return 0;
   return x < a + 1 ? 1 - c_gamma_series(a, x) : c_gamma_fraction(a, x);
 }
 COIL_OF_TWO(c_igammac)

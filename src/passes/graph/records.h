@@ -55,7 +55,7 @@ inline constexpr GraphPass kSplitComplex{
       if (given.settings.fallback && !splits_complex(module))
         leave_complex_to_host(module);
       else
-        split_complex(module);
+        split_complex(module, given.target.has(target::Feature::NarrowFloats) ? DType::F32 : DType::F64);
     }};
 inline constexpr GraphPass kFoldBatchNorm{
     "fold-batch-norm", "batch_norm with constant statistics goes into the convolution or product before it.",

@@ -59,7 +59,7 @@ bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.ta
 
 class Splitter {
  public:
-  explicit Splitter(fx::GraphModule& m) : m_(m) {}
+  Splitter(fx::GraphModule& m, DType widest) : m_(m) { parts_.widest = widest; }
 
   void run() {
     bool any = false;
@@ -72,7 +72,7 @@ class Splitter {
       renaming_.apply(m_);
       m_.graph.eliminate_dead_code();
     }
-    for (auto& [name, sub] : m_.subgraphs) split_complex(*sub);
+    for (auto& [name, sub] : m_.subgraphs) split_complex(*sub, parts_.widest);
   }
 
  private:
@@ -210,7 +210,7 @@ class Splitter {
 
 }  // namespace
 
-void split_complex(fx::GraphModule& module) { Splitter(module).run(); }
+void split_complex(fx::GraphModule& module, DType widest) { Splitter(module, widest).run(); }
 
 bool splits_complex(const fx::GraphModule& module) {
   for (const Node* n = module.graph.first(); n; n = n->next()) {

@@ -5,8 +5,8 @@
 namespace coil::passes {
 
 /// Complex tensors become two real ones, their parts, by the tables in passes/graph/complex/. Throws Error naming an
-/// operator that these do not have.
-void split_complex(fx::GraphModule&);
+/// operator that these do not have. `widest`: the widest float that kernels compute in.
+void split_complex(fx::GraphModule&, DType widest = DType::F64);
 /// Whether the tables have every call that takes or gives complex tensors.
 bool splits_complex(const fx::GraphModule&);
 /// Torch's operators on complex tensors become calls of the host (`host.aten.…`), which no pass and no lowering takes

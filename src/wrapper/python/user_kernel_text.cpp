@@ -52,6 +52,7 @@ std::string python_user_kernel(const ops::UserKernel& kernel) {
   std::string more;
   if (const std::string status = j.value("status", ""); !status.empty())
     more += fmt::format("    status={},\n", python_string(status));
+  if (kernel.has_workspace()) more += "    has_workspace=True,\n";
   if (j.contains("descriptors")) more += fmt::format("    descriptors={},\n", blocks(j.at("descriptors")));
   return fmt::format(
       "\n\n{} = UserKernel(\n    {},\n    {},\n    {},\n    tensors={},\n    numbers={},\n    constants={},\n    "

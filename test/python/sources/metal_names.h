@@ -43,6 +43,8 @@ float atan2(float, float);
 float pow(float, float);
 float fmax(float, float);
 float fma(float, float, float);
+uint clz(uint);
+ulong clz(ulong);
 uint mulhi(uint, uint);
 float simd_shuffle(float, ushort);
 float simd_shuffle_xor(float, ushort);
@@ -70,6 +72,9 @@ struct atomic_float {
 uint atomic_fetch_add_explicit(device atomic_uint*, uint, memory_order);
 int atomic_fetch_add_explicit(device atomic_int*, int, memory_order);
 float atomic_fetch_add_explicit(device atomic_float*, float, memory_order);
+int atomic_fetch_add_explicit(threadgroup atomic_int*, int, memory_order);
+int atomic_load_explicit(const threadgroup atomic_int*, memory_order);
+void atomic_store_explicit(threadgroup atomic_int*, int, memory_order);
 uint atomic_load_explicit(const device atomic_uint*, memory_order);
 bool atomic_compare_exchange_weak_explicit(device atomic_uint*, thread uint*, uint, memory_order, memory_order);
 }  // namespace metal

@@ -18,9 +18,9 @@ Parts waves(ComplexRewriter& r, const Expr& n, const Expr& rows, const Expr& col
   const Value turns = r.mul(r.unsqueeze(r.iota(rows), 1), r.iota(columns));
   const Value angle =
       r.call("aten.div.Tensor",
-             {r.mul(r.to(r.call("aten.remainder.Tensor", {turns, r.full({}, n, DType::I64, r.device())}), DType::F64),
+             {r.mul(r.to(r.call("aten.remainder.Tensor", {turns, r.full({}, n, DType::I64, r.device())}), r.widest()),
                     2 * kPi),
-              r.full({}, n, DType::F64, r.device())});
+              r.full({}, n, r.widest(), r.device())});
   return {r.to(r.unary("cos", angle), type), r.to(r.unary("sin", angle), type)};
 }
 

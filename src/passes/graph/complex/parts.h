@@ -20,7 +20,9 @@ struct Parts {
 /// complex ones.
 using Made = std::variant<Value, Parts, std::vector<Parts>>;
 
-using PartsOf = std::unordered_map<const fx::Node*, Parts>;
+struct PartsOf : std::unordered_map<const fx::Node*, Parts> {
+  DType widest = DType::F64;  ///< float that kernels compute in
+};
 
 /// The rewriting of one node that takes or gives complex tensors.
 class ComplexRewriter : public Rewriter {
@@ -71,6 +73,7 @@ class ComplexRewriter : public Rewriter {
     std::vector<std::int64_t> back;  ///< where each dimension of the layout went
   };
   Pairs interleaved(const Parts&, const TensorMeta& layout);
+  DType widest() const { return known_.widest; }
 
  private:
   const PartsOf& known_;
