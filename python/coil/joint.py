@@ -232,7 +232,7 @@ def _copy_of(graph, node, behind):
     """A copy of an input that all read in its place, but for the graph's output and what writes to it."""
     value = node.meta["val"]
     with value.fake_mode:
-        old = _Adder(graph, behind, node.meta)(aten.clone.default, node)
+        old = Adder(graph, behind, node.meta)(aten.clone.default, node)
     into = lambda user: user.target is aten.copy_.default and user.args[0] is node
     node.replace_all_uses_with(old, lambda user: user not in (old, graph.output_node()) and not into(user))
     return old
