@@ -1,5 +1,5 @@
-"""What the sweeps over many models share (`zoo_gpu.py`, `zoo_cpu.py`): a file of results that processes add to, a process
-for each model, and the table.
+"""What the sweeps over many models share (`zoo_gpu.py`, `zoo_cpu.py`): a file of results that processes add to, a
+process for each model, and the table.
 """
 
 import argparse

@@ -23,9 +23,7 @@ std::optional<std::int64_t> elements(const ops::Value& value) {
 
 bool is_item(const Node* n) { return n->is_call("_operator.getitem"); }
 
-bool is_view(const Node* n) {
-  return is_item(n) ? is_view(n->args[0].as_node()) : n->op && n->op->schema.is_view();
-}
+bool is_view(const Node* n) { return is_item(n) ? is_view(n->args[0].as_node()) : n->op && n->op->schema.is_view(); }
 
 class Finder {
  public:
