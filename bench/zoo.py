@@ -27,6 +27,7 @@ class Sweep:
     peers: tuple
     own: tuple
     allowed: float = 1.5  # distance from the exact result, of eager's
+    rounding: float = 1e-7  # and this much more, for whatever order sums are taken in
     timed_for: float = OTHERS_TURNS
 
     @property
@@ -43,7 +44,7 @@ class Sweep:
         figures, eager = sides.get(name, {}), sides.get("eager", {})
         if "distance" not in figures or "distance" not in eager:
             return None
-        return figures["distance"] <= self.allowed * eager["distance"] + 1e-7
+        return figures["distance"] <= self.allowed * eager["distance"] + self.rounding
 
     def told_right(self, sides):
         right = [self.is_right(sides, n) for n in self.own]

@@ -1,6 +1,5 @@
-"""Published configurations of models, with random weights, for `zoo_gpu.py`: each entry makes a module in f32
-and, for a
-number of samples, its inputs.
+"""Published configurations of models, with random weights, for `zoo_gpu.py`: each entry makes a module in f32 and, for
+a number of samples, its inputs.
 
 Families: convolutional, depthwise, attention, hybrid and mixer kinds of `timm`; encoders, decoders, encoder-decoders,
 speech and vision of `transformers`; a recommender, a U-Net of diffusion, graph and recurrent networks written here.
