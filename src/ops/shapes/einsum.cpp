@@ -235,7 +235,52 @@ class Contraction {
   Values aligned_;
 };
 
+bool has(const std::vector<std::size_t>& list, std::size_t s) { return std::ranges::find(list, s) != list.end(); }
+
+bool is_plain(const std::vector<std::size_t>& list) {
+  return !has(list, kEllipsis) &&
+         std::ranges::all_of(list, [&](std::size_t s) { return std::ranges::count(list, s) == 1; });
+}
+
+/// Where each of `wanted` stands in `list`.
+std::vector<std::size_t> order_of(const std::vector<std::size_t>& wanted, const std::vector<std::size_t>& list) {
+  std::vector<std::size_t> order;
+  for (std::size_t s : wanted) order.push_back(static_cast<std::size_t>(std::ranges::find(list, s) - list.begin()));
+  return order;
+}
+
 }  // namespace
+
+std::optional<MatrixProduct> matrix_product(std::string_view equation) {
+  const auto arrow = equation.find("->"), comma = equation.find(',');
+  if (arrow == equation.npos || comma == equation.npos || equation.find(',', comma + 1) != equation.npos) return {};
+  const auto left = subscripts(equation.substr(0, comma), equation),
+             right = subscripts(equation.substr(comma + 1, arrow - comma - 1), equation),
+             result = subscripts(equation.substr(arrow + 2), equation);
+  if (!is_plain(left) || !is_plain(right) || !is_plain(result)) return {};
+  std::vector<std::size_t> batch, rows, columns, summed;
+  for (std::size_t s : result) {
+    if (!has(left, s) && !has(right, s)) return {};
+    (has(left, s) && has(right, s) ? batch : has(left, s) ? rows : columns).push_back(s);
+  }
+  for (std::size_t s : left)
+    if (!has(result, s)) summed.push_back(s);
+  const bool all_named = std::ranges::all_of(right, [&](std::size_t s) { return has(result, s) || has(left, s); });
+  if (batch.empty() || rows.size() != 1 || columns.size() != 1 || summed.size() != 1 || !all_named ||
+      !has(right, summed[0]))
+    return {};
+  const auto with = [&](std::size_t a, std::size_t b) {
+    std::vector<std::size_t> all = batch;
+    all.insert(all.end(), {a, b});
+    return all;
+  };
+  MatrixProduct p;
+  p.left = order_of(with(rows[0], summed[0]), left);
+  p.turned = std::ranges::find(right, columns[0]) < std::ranges::find(right, summed[0]);
+  p.right = order_of(p.turned ? with(columns[0], summed[0]) : with(summed[0], columns[0]), right);
+  p.result = order_of(result, with(rows[0], columns[0]));
+  return p;
+}
 
 Value einsum(std::string_view equation, const Values& operands, const Steps& steps) {
   return Contraction(equation, operands, steps).run();

@@ -2,7 +2,9 @@
 // decomposition.
 #pragma once
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "ops/shapes/common.h"
 
@@ -17,5 +19,16 @@ struct Steps {
 /// The result of `torch.einsum(equation, operands)`, contracted left to right (ATen/native/Linear.cpp). Throws Error on
 /// an equation that does not fit the operands.
 Value einsum(std::string_view equation, const Values& operands, const Steps&);
+
+/// An equation of two operands that is one product of matrices for each place in a batch. Orders are those of permute.
+struct MatrixProduct {
+  std::vector<std::size_t> left;   ///< brings the left operand to [batch.., row, summed]
+  std::vector<std::size_t> right;  ///< the right one to [batch.., summed, column]; `turned`: [batch.., column, summed]
+  bool turned = false;
+  std::vector<std::size_t> result;  ///< [batch.., row, column] to the result's order
+};
+
+/// Nothing for other equations, for those without batch, and with an ellipsis or a subscript twice in one operand.
+std::optional<MatrixProduct> matrix_product(std::string_view equation);
 
 }  // namespace coil::ops::shapes

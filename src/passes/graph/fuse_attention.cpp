@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "fx/infer.h"
+#include "ops/shapes/einsum.h"
 #include "passes/graph/make.h"
 #include "passes/graph/passes.h"
 #include "support/error.h"
@@ -420,16 +421,50 @@ void fuse(fx::GraphModule& m, const Attention& a) {
   if (dense->tensor() == a.result->tensor()) a.result->replace_all_uses_with(dense);
 }
 
+Node* permuted(fx::GraphModule& m, const Node* from, Node* x, const std::vector<std::size_t>& order) {
+  if (std::ranges::is_sorted(order)) return x;
+  Values dims;
+  for (std::size_t d : order) dims.push_back(static_cast<std::int64_t>(d));
+  return make_call(m, from, "aten.permute.default", {x, dims});
+}
+
+/// An einsum that multiplies matrices, as a matmul of permuted operands.
+void multiply_matrices(fx::GraphModule& m, Node* n) {
+  const auto product = ops::shapes::matrix_product(n->args[0].as_string());
+  const Values& operands = n->args[1].as_list();
+  if (!product || operands.size() != 2) return;
+  Node *a = operands[0].as_node(), *b = operands[1].as_node();
+  if (a->tensor().rank() != product->left.size() || b->tensor().rank() != product->right.size()) return;
+  const std::size_t of_left = product->left.back(),
+                    of_right = product->right[product->right.size() - 2 + product->turned];
+  if (sizes(*a)[of_left] != sizes(*b)[of_right]) return;  // one that is repeated
+  fx::InsertBefore here(n);
+  Node *left = permuted(m, n, a, product->left), *right = permuted(m, n, b, product->right);
+  if (product->turned) right = make_call(m, n, "aten.transpose.int", {right, -2, -1});
+  Node* result = permuted(m, n, make_call(m, n, "aten.matmul.default", {left, right}), product->result);
+  if (result->tensor() == n->tensor() || relay(m, n, result)) n->replace_all_uses_with(result);
+}
+
+void multiply_matrices(fx::GraphModule& m) {
+  for (Node* n : m.graph.nodes())
+    if (is_any(*n, {"aten.einsum.default"})) multiply_matrices(m, n);
+  m.graph.eliminate_dead_code();
+}
+
+bool is_softmax(const Node* n) {
+  return is_any(*n, {"aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"});
+}
+
 }  // namespace
 
 void fuse_attention(fx::GraphModule& m) {
   for (auto& [name, sub] : m.subgraphs) fuse_attention(*sub);
-  bool any = false;
-  for (Node* n : m.graph.nodes()) {
-    if (!is_any(*n, {"aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"})) continue;
-    if (auto found = Matcher(n).match()) fuse(m, *found), any = true;
-  }
-  if (any) m.graph.eliminate_dead_code();
+  if (std::ranges::none_of(m.graph.nodes().all(), is_softmax)) return;
+  multiply_matrices(m);
+  for (Node* n : m.graph.nodes())
+    if (is_softmax(n))
+      if (auto found = Matcher(n).match()) fuse(m, *found);
+  m.graph.eliminate_dead_code();
 }
 
 }  // namespace coil::passes
