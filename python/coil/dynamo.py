@@ -476,7 +476,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
             {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
         ),
         triton_kernels.analysed(gm),
-        whole.interpolation(),
+        whole.operators(),
         kept.loading(options.cache, named) if keeps else contextlib.nullcontext([]) as loaded,
     ):
         wrapped = backend(gm, example_inputs)

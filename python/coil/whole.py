@@ -1,5 +1,8 @@
-"""Interpolation stays one operator while AOTAutograd traces. Torch would write it out in gathers before it
-differentiates, so that its gradient would be scatters; Coil knows both as they are, and gathers the gradient.
+"""What torch would write out otherwise than Coil likes it while AOTAutograd traces.
+
+Interpolation stays one operator: torch would write it out in gathers before it differentiates, so that its gradient
+would be scatters; Coil knows both as they are, and gathers the gradient. An einsum that multiplies matrices becomes a
+matmul of permuted operands, by which attention is recognized; torch would put views of further dimensions around it.
 """
 
 import contextlib
@@ -10,6 +13,9 @@ from torch._C import DispatchKey
 from torch._decomp import meta_table
 from torch._decomp.decompositions import upsample_compute_output_size
 from torch._prims_common import suggest_memory_format
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+from . import _native
 
 _KEYS = (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
 _NAMES = (
@@ -58,10 +64,28 @@ def _shapes():
     return {operator: shape for operator, shape in operators.items() if operator not in meta_table}
 
 
+_EINSUM = torch.ops.aten.einsum.default
+
+
+def _einsum(equation, tensors, *, path=None):
+    product = _native.matrix_product(equation) if len(tensors) == 2 else None
+    if product:
+        (a, b), (left, right, turned, result) = tensors, product
+        if (a.ndim, b.ndim) == (len(left), len(right)):
+            summed = right[-1] if turned else right[-2]
+            if statically_known_true(a.shape[left[-1]] == b.shape[summed]):
+                b = b.permute(right)
+                return torch.matmul(a.permute(left), b.transpose(-2, -1) if turned else b).permute(result)
+    return _EINSUM._op_dk(DispatchKey.CompositeImplicitAutograd, equation, tensors, path=path)
+
+
 @contextlib.contextmanager
-def interpolation():
+def operators():
     """While this lasts. Dynamo compiles one graph at a time, so that no other thread traces meanwhile."""
-    before = []
+    before = [(_EINSUM, dict(_EINSUM.py_kernels))]
+    for key in _KEYS:
+        _EINSUM.py_kernels[key] = _einsum
+    _EINSUM._dispatch_cache.clear()
     for name, overload in itertools.product(_NAMES, ("vec", "default")):
         packet = getattr(torch.ops.aten, name)
         operator = getattr(packet, overload)

@@ -20,6 +20,7 @@
 #include "lowering/lowering.h"
 #include "ops/outside.h"
 #include "ops/registry.h"
+#include "ops/shapes/einsum.h"
 #include "passes/graph/passes.h"
 #include "runtime/groups/groups.h"
 #include "runtime/groups/stores.h"
@@ -294,6 +295,17 @@ NB_MODULE(_native, m) {
     for (const SettingHelp& s : settings_help()) rows.push_back({s.key, s.values, s.text});
     return rows;
   });
+  m.def(
+      "matrix_product",
+      [](const std::string& equation) -> std::optional<std::tuple<std::vector<std::size_t>, std::vector<std::size_t>,
+                                                                  bool, std::vector<std::size_t>>> {
+        const auto p = ops::shapes::matrix_product(equation);
+        if (!p) return std::nullopt;
+        return std::tuple(p->left, p->right, p->turned, p->result);
+      },
+      "For torch.einsum of two operands that multiplies matrices: the orders that bring them to [batch.., row, summed] "
+      "and [batch.., summed, column], whether the second has its last two the other way, and the order of the result "
+      "from [batch.., row, column]. None for other equations.");
   m.def("check_settings", [](const std::map<std::string, std::string>& s) { parse_settings(s); });
   m.def("declare_operator", &declare_operator, nb::arg("target"), nb::arg("schema"), nb::arg("random"),
         nb::arg("side_effect"));

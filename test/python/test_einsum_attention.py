@@ -1,11 +1,16 @@
 """Attention that is written by torch.einsum, with subscripts in many orders, is eager's."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
 from torch.export import Dim
 
-from coil_harness import check
+from coil_harness import ROOT, check
+
+sys.path.insert(0, str(ROOT / "build/python"))
+pytest.importorskip("coil")
 
 HEADS, QUERIES, KEYS, WIDTH = 4, 5, 7, 16
 SIZES = {"b": 2, "h": HEADS, "q": QUERIES, "k": KEYS, "d": WIDTH}
@@ -64,3 +69,24 @@ def test_batches_that_are_repeated():
     module = Attention("bhqd", "bhkd", "bhqk", "bhkd", "bhqd")
     check(module, (torch.randn(2, 4, 5, 16), torch.randn(2, 1, 7, 16), torch.randn(2, 1, 7, 16)))
     check(module, (torch.randn(2, 4, 5, 16), torch.randn(2, 4, 7, 1), torch.randn(2, 4, 7, 16)))
+
+
+@pytest.mark.parametrize("order", ORDERS, ids="-".join)
+def test_through_torch_compile(order):
+    """Values, gradients and strides, where eager's strides are those of a product too."""
+    module = Attention(*order)
+    inputs = [operand(order[i]).requires_grad_() for i in (0, 1, 3)]
+    got, want = torch.compile(module, backend="coil")(*inputs), module(*inputs)
+    gradients = [torch.autograd.grad(y.square().sum(), inputs) for y in (got, want)]
+    for mine, eager in zip((got, *gradients[0]), (want, *gradients[1]), strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=2e-5)
+        assert mine.stride() == eager.stride()
+
+
+def test_torch_compile_gets_attention(tmp_path):
+    module, order = Attention(*ORDERS[1]), ORDERS[1]
+    compiled = torch.compile(module, backend="coil", options={"debug_dir": str(tmp_path)})
+    with torch.no_grad():
+        compiled(*(operand(order[i]) for i in (0, 1, 3)))
+    texts = [p.read_text() for p in tmp_path.rglob("*fuse-attention.txt")]
+    assert texts and all("scaled_dot_product_attention" in text and "softmax" not in text for text in texts)

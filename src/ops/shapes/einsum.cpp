@@ -267,7 +267,7 @@ std::optional<MatrixProduct> matrix_product(std::string_view equation) {
     if (!has(result, s)) summed.push_back(s);
   const bool all_named = std::ranges::all_of(right, [&](std::size_t s) { return has(result, s) || has(left, s); });
   if (batch.empty() || rows.size() != 1 || columns.size() != 1 || summed.size() != 1 || !all_named ||
-      !has(right, summed[0]))
+      !has(right, summed[0]) || std::ranges::find(result, columns[0]) < std::ranges::find(result, rows[0]))
     return {};
   const auto with = [&](std::size_t a, std::size_t b) {
     std::vector<std::size_t> all = batch;

@@ -28,7 +28,8 @@ struct MatrixProduct {
   std::vector<std::size_t> result;  ///< [batch.., row, column] to the result's order
 };
 
-/// Nothing for other equations, for those without batch, and with an ellipsis or a subscript twice in one operand.
+/// Nothing for other equations, for those without batch, with an ellipsis or a subscript twice in one operand, and
+/// where columns come before rows in the result, which eager computes as the product of the operands in turn.
 std::optional<MatrixProduct> matrix_product(std::string_view equation);
 
 }  // namespace coil::ops::shapes
