@@ -131,29 +131,28 @@ def test_headers_open_with_a_sentence():
     assert not silent, "\n".join(silent)
 
 
-def test_only_devices_know_devices():
-    """Outside of what makes devices and targets, code asks a target what it can do, not which device it is."""
-    own = re.compile(r"src/(target/|tensor/device\.|runtime/(device|cuda|metal)/|codegen/(cpp|cuda|metal)/)")
-    compares = [
+def lines_with(pattern, own):
+    """Of src/, but for the files that `own` matches."""
+    return [
         f"{name(p)}:{line}"
         for p in SOURCES
-        if name(p).startswith("src/") and not own.match(name(p))
+        if name(p).startswith("src/") and not re.match(own, name(p))
         for line, text in enumerate(p.read_text().splitlines(), 1)
-        if re.search(r"DeviceType::(CPU|CUDA)|as_cuda|cuda_emulate", text)
+        if re.search(pattern, text)
     ]
+
+
+def test_only_devices_know_devices():
+    """Outside of what makes devices and targets, code asks a target what it can do, not which device it is."""
+    own = r"src/(target/|tensor/device\.|runtime/(device|cuda|metal)/|codegen/(cpp|cuda|metal)/)"
+    compares = lines_with(r"DeviceType::(CPU|CUDA)|as_cuda|cuda_emulate", own)
     assert not compares, "\n".join(compares)
 
 
 def test_nothing_compares_kinds_of_device():
     """The registry of devices in the runtime names those that are built in, and treats them as all others."""
-    own = re.compile(r"src/(target/|tensor/device\.|runtime/(cuda|metal)/|codegen/(cpp|cuda|metal)/)")
-    compares = [
-        f"{name(p)}:{line}"
-        for p in SOURCES
-        if name(p).startswith("src/") and not own.match(name(p))
-        for line, text in enumerate(p.read_text().splitlines(), 1)
-        if re.search(r"[!=]=\s*DeviceType::|DeviceType::\w+\s*[!=]=", text)
-    ]
+    own = r"src/(target/|tensor/device\.|runtime/(cuda|metal)/|codegen/(cpp|cuda|metal)/)"
+    compares = lines_with(r"[!=]=\s*DeviceType::|DeviceType::\w+\s*[!=]=", own)
     assert not compares, "\n".join(compares)
 
 
