@@ -84,7 +84,8 @@ Value gelu_slope(Value x, bool by_tanh) {
                    kCubic = 0.044715;
   if (!by_tanh) return 0.5 * (1.0 + erf(x * kSqrtHalf)) + x * exp(x * x * -0.5) * kInverseSqrtTwoPi;
   Value t = tanh((x + x * x * x * kCubic) * kSqrtTwoOverPi);
-  return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * ((1.0 + x * x * (3 * kCubic)) * kSqrtTwoOverPi);
+  // Not 1 - t * t: where t is nearly 1 its square has but few bits of the difference.
+  return 0.5 * (1.0 + t) + 0.5 * x * ((1.0 - t) * (1.0 + t)) * ((1.0 + x * x * (3 * kCubic)) * kSqrtTwoOverPi);
 }
 
 Value shrink_slope(Value g, Value x, const Values& a) {
