@@ -159,6 +159,13 @@ def differences(got, want, tolerances=None):
     return lines
 
 
+def library_convolutions(archive):
+    """What oneDNN says of each convolution that it carries out: implementation, layouts and sizes among others."""
+    env = ENVIRONMENT | {"ONEDNN_VERBOSE": "1"}
+    said = coil_ok("bench", archive, "--threads", 1, "--seconds", 0.01, env=env).stdout
+    return [line.split(",") for line in said.splitlines() if ",exec," in line and ",convolution," in line]
+
+
 def export(module, args, path, dynamic=None, decomposed=False):
     """Writes the archive that `torch.export.save` makes: as exported, or after run_decompositions()."""
     with torch.no_grad():

@@ -44,6 +44,15 @@ def emit(archive, language, *options):
     return path
 
 
+def run_program(program, inputs, environment):
+    """The finished process, and the named results where there are some."""
+    given, results = program.with_suffix(".in"), program.with_suffix(".out")
+    results.unlink(missing_ok=True)
+    save_file(inputs, given)
+    done = subprocess.run([program, given, results], capture_output=True, text=True, env=environment)
+    return done, load_file(results) if results.exists() else None
+
+
 def build_program(source):
     """The C++ output as a program; returns its path."""
     program = source.with_suffix("")
@@ -67,16 +76,10 @@ def build_program(source):
 
 def call_program(program, inputs):
     """A C++ program on named inputs; its named results."""
-    given, results = program.with_suffix(".in"), program.with_suffix(".out")
-    save_file(inputs, given)
-    done = subprocess.run(
-        [program, given, results],
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT | {"OMP_NUM_THREADS": str(torch.get_num_threads())},
-    )
+    environment = ENVIRONMENT | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
+    done, results = run_program(program, inputs, environment)
     assert done.returncode == 0, done.stderr
-    return load_file(results)
+    return results
 
 
 def call_flat(function, module, args, kwargs, want):

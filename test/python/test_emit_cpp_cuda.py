@@ -9,7 +9,6 @@ import subprocess
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from coil_harness import (
     ENVIRONMENT,
@@ -23,7 +22,7 @@ from coil_harness import (
     named_inputs,
     named_outputs,
 )
-from emitted import BUILD, build_program, emit
+from emitted import BUILD, build_program, emit, run_program
 from emulated_cuda import library_calls_of_its_own, load_emulated  # noqa: F401 (the fixture serves by being here)
 from test_emit_cuda import CUDA as TO_CUDA, PLACE, PROGRAMS, of, seeded
 
@@ -61,15 +60,6 @@ def on_the_fake_driver(archive):
     return ENVIRONMENT | {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda"), "COIL_FAKE_CUDA_KERNELS": kernels}
 
 
-def call(program, inputs, environment):
-    """The finished process, and the named results where there are some."""
-    given, results = program.with_suffix(".in"), program.with_suffix(".out")
-    results.unlink(missing_ok=True)
-    save_file(inputs, given)
-    done = subprocess.run([program, given, results], capture_output=True, text=True, env=environment)
-    return done, load_file(results) if results.exists() else None
-
-
 @pytest.mark.parametrize(
     "name", ["net", "selected", "blocks", "factors", "attention", "convolution", "lstm", "many alike", "complex"]
 )
@@ -101,7 +91,7 @@ def test_gives_eagers_results(name, tmp_path):
         theirs = copy.deepcopy(args)
         with torch.no_grad():
             want = named_outputs(copy.deepcopy(module)(*theirs))
-        done, got = call(program, named_inputs(module, args), environment)
+        done, got = run_program(program, named_inputs(module, args), environment)
         assert done.returncode == 0, done.stderr
         wrong = {k: d for k in want if (d := difference(got[k], want[k]))}
         assert not wrong, wrong
@@ -125,7 +115,7 @@ def test_inputs_that_are_written_to(tmp_path):
     export(Written(), (seeded(6, 3), torch.tensor([2, 0]), torch.zeros(2, 3)), tmp_path / "m.pt2")
     program, environment = build_program(emit(tmp_path / "m.pt2", "cpp", *CUDA)), on_the_fake_driver(tmp_path / "m.pt2")
     inputs = {"x": seeded(6, 3), "i": torch.tensor([2, -1]), "h": torch.zeros(2, 3)}
-    done, got = call(program, inputs, environment)
+    done, got = run_program(program, inputs, environment)
     assert done.returncode == 0, done.stderr
     assert (
         torch.equal(got["0"], inputs["x"][[2, 5]])
@@ -139,7 +129,7 @@ def test_inputs_that_are_written_to(tmp_path):
         ({"x": seeded(6, 4)}, "input 'x' has size 4 in dimension 1"),
         ({"h": torch.zeros(2, 3).long()}, "input 'h' is int64"),
     ]:
-        done, got = call(program, inputs | wrong, environment)
+        done, got = run_program(program, inputs | wrong, environment)
         assert done.returncode == 1 and message in done.stderr and got is None, done.stderr
 
 
@@ -179,7 +169,7 @@ def test_library_calls_that_the_host_does(tmp_path):
     )
     args = ((args[0] + args[0].mT) / 2,)
     export(module, args, tmp_path / "m.pt2")
-    done, got = call(
+    done, got = run_program(
         build_program(emit(tmp_path / "m.pt2", "cpp", *CUDA)),
         named_inputs(module, args),
         on_the_fake_driver(tmp_path / "m.pt2"),
@@ -193,7 +183,7 @@ def test_random_numbers(tmp_path):
     export(of(lambda x: torch.nn.functional.dropout(x, 0.25, True)), (torch.ones(40, 50),), tmp_path / "m.pt2")
     program, environment = build_program(emit(tmp_path / "m.pt2", "cpp", *CUDA)), on_the_fake_driver(tmp_path / "m.pt2")
     inputs = named_inputs(of(lambda x: x), (torch.ones(40, 50),))
-    (done, one), (_, two) = (call(program, inputs, environment) for _ in range(2))
+    (done, one), (_, two) = (run_program(program, inputs, environment) for _ in range(2))
     assert done.returncode == 0, done.stderr
     one, two = next(iter(one.values())), next(iter(two.values()))
     assert not torch.equal(one, two) and 0.7 < (one > 0).float().mean() < 0.8
@@ -216,7 +206,7 @@ def test_the_queue_is_of_the_device_that_was_named(tmp_path):
 
 def test_without_its_kernels(tmp_path):
     program = build_program(emit(archived("pointwise", tmp_path)[2], "cpp", *CUDA))
-    done, _ = call(
+    done, _ = run_program(
         program,
         named_inputs(PROGRAMS["pointwise"][0], PROGRAMS["pointwise"][1][0]),
         ENVIRONMENT | {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda")},

@@ -10,12 +10,11 @@ import subprocess
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 from torch._subclasses import FakeTensorMode
 from torch.export import Dim
 
 from coil_harness import ENVIRONMENT, ROOT, coil, differences, eager
-from emitted import BUILD, call_flat, emit, load_module
+from emitted import BUILD, call_flat, emit, load_module, run_program
 from emulated_cuda import library_calls_of_its_own, load_emulated, with_emulated_kernels  # noqa: F401 (a fixture)
 from test_emit_cuda import CUDA as TO_CUDA, PLACE
 from test_metal import WITH_MACHINE, needs_machine
@@ -86,15 +85,6 @@ def program_of(source):
     return program
 
 
-def call(program, inputs, environment):
-    """The finished process, and the named results where there are some."""
-    given, got = program.with_suffix(".in"), program.with_suffix(".out")
-    got.unlink(missing_ok=True)
-    save_file(inputs, given)
-    done = subprocess.run([program, given, got], capture_output=True, text=True, env=environment)
-    return done, load_file(got) if got.exists() else None
-
-
 @needs_machine
 @pytest.mark.parametrize("name", CASES)
 def test_cpp_on_metal(name, tmp_path):
@@ -103,7 +93,7 @@ def test_cpp_on_metal(name, tmp_path):
     program = program_of(emit(tmp_path / "m.pt2", "cpp", "--device", "metal"))
     package = compiled(tmp_path, "--device", "metal")
     before, want = eager(module, args())
-    done, got = call(program, before, WITH_MACHINE)
+    done, got = run_program(program, before, WITH_MACHINE)
     assert done.returncode == 0, done.stderr
     assert not differences(got, want)
     same = results(package, before, tmp_path, env=WITH_MACHINE)
@@ -118,7 +108,7 @@ def test_cpp_for_several_sizes(tmp_path):
     program = program_of(emit(tmp_path / "m.pt2", "cpp", "--device", "metal"))
     for n in (4, 3, 300):
         before, want = eager(module, args(n))
-        done, got = call(program, before, WITH_MACHINE)
+        done, got = run_program(program, before, WITH_MACHINE)
         assert done.returncode == 0, done.stderr
         assert not differences(got, want)
 
@@ -137,10 +127,10 @@ def test_cpp_tells_of_failures(tmp_path):
     export_over(module, args, tmp_path / "m.pt2")
     program = program_of(emit(tmp_path / "m.pt2", "cpp", "--device", "metal"))
     before, want = eager(module, args)
-    done, got = call(program, before, WITH_MACHINE)
+    done, got = run_program(program, before, WITH_MACHINE)
     assert done.returncode == 0 and not differences(got, want), done.stderr
     for wrong in ({"i": torch.tensor([1, 7])}, {"k": torch.tensor([2])}):
-        done, got = call(program, before | wrong, WITH_MACHINE)
+        done, got = run_program(program, before | wrong, WITH_MACHINE)
         assert done.returncode == 1 and "an index read from a tensor is out of range" in done.stderr, done.stderr
 
 
@@ -166,7 +156,7 @@ def test_cpp_on_the_driver_of_tests(tmp_path):
     kernels = kernels_for_the_fake_driver(compiled(tmp_path, *NVRTC))
     fake = {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda"), "COIL_FAKE_CUDA_KERNELS": kernels}
     before, want = eager(module, args())
-    done, got = call(program_of(source), before, ENVIRONMENT | fake)
+    done, got = run_program(program_of(source), before, ENVIRONMENT | fake)
     assert done.returncode == 0, done.stderr
     assert not differences(got, want)
 

@@ -50,7 +50,7 @@ class StepProduct {
     constexpr std::int64_t kEnough = 8;
     if (steps >= kEnough && batch > 0 && from > 0 && to > 0 && panels::multiplies(problem)) {
       b_ = problem.b.given;
-      packed_ = aligned(panels::packed_bytes(loop, to, from));
+      packed_ = panels::packed_bytes(loop, to, from);  // whole panels, of which each is a multiple of a cache line
       problem.packed_desc = panels::packed_form(loop);
       problem.packed_bytes = packed_;
       by_panels_ = panels::make_gemm(problem);
@@ -79,8 +79,6 @@ class StepProduct {
   }
 
  private:
-  static std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-
   BoundView b_;
   std::size_t packed_ = 0;
   std::unique_ptr<PreparedCall> by_panels_;
