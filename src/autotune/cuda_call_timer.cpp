@@ -1,4 +1,4 @@
-// Times library calls on a CUDA device, on memory of its own.
+// Times library calls on a CUDA device, on memory of its own, with the second-level cache emptied before each.
 #include <algorithm>
 
 #include "autotune/products.h"
@@ -10,9 +10,6 @@ namespace coil::autotune {
 namespace {
 
 using namespace runtime::cuda;
-
-// A small number in every format: zeros would let the machine run faster than it does.
-constexpr unsigned char kFill = 0x3c;
 
 /// Bytes that a view spans.
 std::size_t bytes_of(const runtime::BoundView& v) {
@@ -31,9 +28,12 @@ class CudaCallTimer : public CallTimer {
     const runtime::QueueScope scope(queue_);
     identity_ = queue_.blas().identity();
     for (Event* e : {&begin_, &end_}) device_->driver().check(device_->driver().event_create(e, 0), "make an event");
+    flushed_bytes_ = 2 * static_cast<std::size_t>(std::max(device_->cache_bytes(), 0));
+    if (device_->driver().allocate(&flushed_, flushed_bytes_) != kSuccess) flushed_ = 0;
   }
   ~CudaCallTimer() override {
     const CurrentContext current(*device_);
+    if (flushed_) device_->driver().release(flushed_);
     for (Event e : {begin_, end_})
       if (e) device_->driver().event_destroy(e);
   }
@@ -69,8 +69,9 @@ class CudaCallTimer : public CallTimer {
     if (bytes > free / 2) fail("there is no room for {} bytes", bytes);  // the caller's program needs memory too
     r.memory.push_back(queue_.allocate(std::max<std::size_t>(bytes, 1)));
     void* const at = r.memory.back().data.get();
-    d.check(d.fill_bytes(reinterpret_cast<Address>(at), kFill, std::max<std::size_t>(bytes, 1), queue_.stream()),
-            "fill memory");
+    d.check(
+        d.fill_bytes(reinterpret_cast<Address>(at), kSmallNumbers, std::max<std::size_t>(bytes, 1), queue_.stream()),
+        "fill memory");
     return at;
   }
 
@@ -92,6 +93,7 @@ class CudaCallTimer : public CallTimer {
 
   double once(Ready& r) {
     const Driver& d = device_->driver();
+    if (flushed_) d.check(d.fill_bytes(flushed_, 0, flushed_bytes_, queue_.stream()), "fill memory");
     d.check(d.event_record(begin_, queue_.stream()), "mark a time");
     r.op->run(r.inputs, r.outputs, r.workspace);
     d.check(d.event_record(end_, queue_.stream()), "mark a time");
@@ -105,6 +107,8 @@ class CudaCallTimer : public CallTimer {
   CudaQueue queue_;
   std::string identity_;
   Event begin_ = nullptr, end_ = nullptr;
+  Address flushed_ = 0;  ///< memory that is written to, to empty the cache
+  std::size_t flushed_bytes_ = 0;
 };
 
 }  // namespace

@@ -104,7 +104,7 @@ std::optional<double> CudaTimer::once(const Trial& t, Address memory) {
   if (flushed_) d.check(d.fill_bytes(flushed_, 0, flushed_bytes_, stream_), "fill memory");
   Address at = memory + kAligned;
   for (std::uint64_t b : t.buffers) {
-    if (b > 0 && b <= kCleared) d.check(d.fill_bytes(at, 0, b, stream_), "fill memory");
+    if (b > 0 && b <= kCleared) d.check(d.fill_bytes(at, t.fill, b, stream_), "fill memory");
     at += aligned(b + kAligned);
   }
   d.check(d.event_record(begin_, stream_), "mark a time");
@@ -133,7 +133,8 @@ std::vector<std::optional<double>> CudaTimer::time(std::span<const Trial> trials
     Stream stream;
     ~Release() { d.stream_wait(stream), d.release(memory); }
   } release{d, memory, stream_};
-  d.check(d.fill_bytes(memory, 0, bytes, stream_), "fill memory");
+  d.check(d.fill_bytes(memory, trials.empty() ? 0 : trials[0].fill, bytes, stream_), "fill memory");
+  d.check(d.fill_bytes(memory, 0, std::min<std::uint64_t>(bytes, kAligned), stream_), "fill memory");
   // status[1], status[2]: where a failed index would be told.
   const std::uint64_t status[4] = {0, memory + 64, memory + 64, 0};
   d.check(d.copy_to_device(memory, status, sizeof status, stream_), "copy memory to the device");

@@ -73,36 +73,6 @@ class Compiled {
   std::set<std::string> seen_;
 };
 
-/// The kernel with the hints of sizes; nothing where one has none.
-std::optional<Trial> trial_of(ir::Graph& graph, const codegen::Kernel& k) {
-  const sym::ShapeEnv& env = graph.env();
-  Trial t;
-  t.symbol = k.symbol;
-  auto value = [&](sym::Expr e) { return env.hint(e); };
-  for (std::size_t d = 0; d < 3; ++d) {
-    const auto blocks = d < k.launch->grid.size() ? value(k.launch->grid[d]) : std::optional<std::int64_t>(1);
-    if (!blocks || *blocks <= 0 || *blocks > 0x7fffffff) return std::nullopt;
-    t.grid[d] = static_cast<std::uint32_t>(*blocks);
-  }
-  const auto shared = value(k.launch->shared_bytes);
-  if (!shared) return std::nullopt;
-  t.block = static_cast<std::uint32_t>(k.launch->block);
-  t.shared_bytes = static_cast<std::uint32_t>(*shared);
-  for (ir::BufferId b : k.buffers) {
-    const ir::Layout& layout = graph.buffer(b).layout;
-    const auto bytes = value(wrapper::span_bytes(env, layout.dtype, layout.sizes, layout.strides));
-    if (!bytes) return std::nullopt;
-    t.buffers.push_back(static_cast<std::uint64_t>(*bytes));
-  }
-  for (sym::Expr e : k.scalars) {
-    const auto number = value(e);
-    if (!number) return std::nullopt;
-    t.scalars.push_back(*number);
-  }
-  if (k.triton) t.scalar_bytes = k.triton->wide ? 8 : 4, t.status = k.triton->status;
-  return t;
-}
-
 /// The name of what was measured: all that the times depend on.
 std::string key_of(const Trial& t, std::size_t candidates, const std::string& isa, const std::string& identity) {
   Hasher h;
@@ -239,6 +209,35 @@ class Tuner {
 };
 
 }  // namespace
+
+std::optional<Trial> trial_of(ir::Graph& graph, const codegen::Kernel& k) {
+  const sym::ShapeEnv& env = graph.env();
+  Trial t;
+  t.symbol = k.symbol;
+  auto value = [&](sym::Expr e) { return env.hint(e); };
+  for (std::size_t d = 0; d < 3; ++d) {
+    const auto blocks = d < k.launch->grid.size() ? value(k.launch->grid[d]) : std::optional<std::int64_t>(1);
+    if (!blocks || *blocks <= 0 || *blocks > 0x7fffffff) return std::nullopt;
+    t.grid[d] = static_cast<std::uint32_t>(*blocks);
+  }
+  const auto shared = value(k.launch->shared_bytes);
+  if (!shared) return std::nullopt;
+  t.block = static_cast<std::uint32_t>(k.launch->block);
+  t.shared_bytes = static_cast<std::uint32_t>(*shared);
+  for (ir::BufferId b : k.buffers) {
+    const ir::Layout& layout = graph.buffer(b).layout;
+    const auto bytes = value(wrapper::span_bytes(env, layout.dtype, layout.sizes, layout.strides));
+    if (!bytes) return std::nullopt;
+    t.buffers.push_back(static_cast<std::uint64_t>(*bytes));
+  }
+  for (sym::Expr e : k.scalars) {
+    const auto number = value(e);
+    if (!number) return std::nullopt;
+    t.scalars.push_back(*number);
+  }
+  if (k.triton) t.scalar_bytes = k.triton->wide ? 8 : 4, t.status = k.triton->status;
+  return t;
+}
 
 std::string choose_launches(ir::Graph& graph, scheduler::Schedule& schedule, const codegen::Backend& backend,
                             Timer& timer, const LaunchOptions& options) {

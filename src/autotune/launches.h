@@ -25,6 +25,9 @@ struct LaunchOptions {
   std::function<Kernels(std::span<const std::shared_ptr<const ops::UserKernel>>)> compile_triton = {};
 };
 
+/// A kernel with the hints of sizes; nothing where one has none.
+std::optional<Trial> trial_of(ir::Graph&, const codegen::Kernel&);
+
 /// Sets Group::launch_config of each group whose sizes have hints. A kernel with the same text, sizes and device as one
 /// that was measured before takes what was found then. The first config, the heuristics' own, stays unless another is
 /// clearly faster. Configs of one kernel may be in CUDA C++ and in Triton. Returns a line for each kernel, for logs.

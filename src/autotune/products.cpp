@@ -38,7 +38,24 @@ std::optional<std::vector<runtime::BoundView>> bound(ir::Graph& graph, const std
   return out;
 }
 
-std::string text_of(const CallTrial& c) {
+void set_algorithm(library_ops::Attributes& attributes, std::int64_t number, const std::string& device) {
+  attributes.insert_or_assign(std::string(library_ops::product::kAlgorithm.name), number);
+  attributes.insert_or_assign(std::string(library_ops::product::kAlgorithmFor.name), device);
+}
+
+std::optional<std::int64_t> remembered_algorithm(const std::filesystem::path& entry) {
+  const auto bytes = codegen::read_binary(entry);
+  if (!bytes) return std::nullopt;
+  std::int64_t number = 0;
+  const char* const text = reinterpret_cast<const char*>(bytes->data());
+  const auto [end, status] = std::from_chars(text, text + bytes->size(), number);
+  if (status != std::errc() || end != text + bytes->size() || number < 0 || number >= kAlgorithms) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::string to_string(const CallTrial& c) {
   std::string text = c.op;
   for (const auto& [name, value] : c.attributes) {
     text += " " + name + "=";
@@ -59,22 +76,11 @@ std::string text_of(const CallTrial& c) {
   return text;
 }
 
-void set_algorithm(library_ops::Attributes& attributes, std::int64_t number, const std::string& device) {
-  attributes.insert_or_assign(std::string(library_ops::product::kAlgorithm.name), number);
-  attributes.insert_or_assign(std::string(library_ops::product::kAlgorithmFor.name), device);
+std::optional<CallTrial> trial_of(ir::Graph& graph, const ir::Extern& call) {
+  const auto inputs = bound(graph, call.inputs), outputs = bound(graph, call.outputs);
+  if (!inputs || !outputs) return std::nullopt;
+  return CallTrial{call.op, call.attributes, *inputs, *outputs};
 }
-
-std::optional<std::int64_t> remembered_algorithm(const std::filesystem::path& entry) {
-  const auto bytes = codegen::read_binary(entry);
-  if (!bytes) return std::nullopt;
-  std::int64_t number = 0;
-  const char* const text = reinterpret_cast<const char*>(bytes->data());
-  const auto [end, status] = std::from_chars(text, text + bytes->size(), number);
-  if (status != std::errc() || end != text + bytes->size() || number < 0 || number >= kAlgorithms) return std::nullopt;
-  return number;
-}
-
-}  // namespace
 
 bool is_product(const ir::Operation& op) {
   const auto* call = std::get_if<ir::Extern>(&op.node);
@@ -88,10 +94,10 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
   for (const ir::Operation& op : operations) {
     if (!is_product(op)) continue;
     const auto& call = std::get<ir::Extern>(op.node);
-    const auto inputs = bound(graph, call.inputs), outputs = bound(graph, call.outputs);
-    if (!inputs || !outputs) continue;
-    TunedProduct t{{}, {call.op, call.attributes, *inputs, *outputs}};
-    const std::string name = text_of(t.call);
+    const auto trial = trial_of(graph, call);
+    if (!trial) continue;
+    TunedProduct t{{}, *trial};
+    const std::string name = to_string(t.call);
     auto [it, added] = all.try_emplace(name, std::move(t));
     if (added) order.push_back(name);
     it->second.operations.push_back(op.id);

@@ -27,6 +27,11 @@ class CallTimer {
   virtual std::vector<std::optional<double>> time(std::span<const CallTrial>) = 0;
 };
 
+/// The call with the hints of sizes; nothing where one has none.
+std::optional<CallTrial> trial_of(ir::Graph&, const ir::Extern&);
+/// All that its time depends on, in words.
+std::string to_string(const CallTrial&);
+
 /// Whether an operation is one that has algorithms to choose from.
 bool is_product(const ir::Operation&);
 

@@ -11,6 +11,9 @@
 
 namespace coil::autotune {
 
+/// A byte of small numbers in every format: a machine that multiplies zeros runs faster than it does with a program.
+inline constexpr unsigned char kSmallNumbers = 0x3c;
+
 /// The share of the usual choice's time that another must stay below to be taken: less is the clock's noise, and the
 /// usual choice holds for other sizes too.
 inline constexpr double kWorth = 0.97;
@@ -27,6 +30,7 @@ struct Trial {
   std::uint32_t scalar_bytes = 8;
   bool status = true;
   std::uint32_t scratch_words = 0;
+  unsigned char fill = 0;  ///< what each byte of its buffers holds before
   bool operator==(const Trial&) const = default;
 };
 
@@ -37,8 +41,8 @@ class Timer {
   virtual const std::string& identity() const = 0;
   /// The kernels that trials name from now on. Throws Error when the device cannot load them.
   virtual void load(std::span<const std::vector<std::byte>> libraries) = 0;
-  /// Milliseconds of each trial, on memory that holds zeros. The trials are one kernel's configs, and take turns.
-  /// Nothing for one that cannot run here. Throws Error when the device fails.
+  /// Milliseconds of each trial, on memory that holds what they say. The trials are one kernel's configs, and take
+  /// turns. Nothing for one that cannot run here. Throws Error when the device fails.
   virtual std::vector<std::optional<double>> time(std::span<const Trial>) = 0;
 };
 

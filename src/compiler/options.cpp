@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "passes/loop/own_products.h"
 #include "passes/loop/tf32.h"
 #include "support/error.h"
 
@@ -50,6 +51,10 @@ const Row kRows[] = {
      "the language of kernels: CUDA C++, or Triton text for all that it has, which Triton compiles; auto: CUDA C++, "
      "but "
      "for those that max_autotune measures to be faster in Triton"},
+    {"cuda.products", &Settings::cuda_products, "library|own|auto",
+     "what multiplies matrices in 16 bits: the library, or kernels of Coil's own, which also do what follows; auto: "
+     "the "
+     "library, but for products that max_autotune measures to be faster by a kernel"},
     {"cuda.python", &Settings::cuda_python, "PATH",
      "the Python that has Triton; the first python3 or python in PATH by default"},
     {"cuda.emulate", &Settings::emulated_gpu, "true|false",
@@ -181,6 +186,8 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
   if (s.winograd != "2" && s.winograd != "4") s.winograd = parse_bool("winograd", s.winograd) ? "true" : "false";
   if (!is_tf32_choice(s.cuda_tf32))
     fail("setting cuda.tf32 takes none, products, convolutions or all, not '{}'", s.cuda_tf32);
+  if (!is_products_choice(s.cuda_products))
+    fail("setting cuda.products takes library, own or auto, not '{}'", s.cuda_products);
   return s;
 }
 

@@ -4,6 +4,7 @@
 
 #include "autotune/cuda_timer.h"
 #include "autotune/launches.h"
+#include "autotune/own_products.h"
 #include "autotune/products.h"
 #include "codegen/triton/compile.h"
 #include "compiler/library.h"
@@ -79,6 +80,20 @@ std::string measure_products(LoweredProgram& lowered, Device device, const Compi
   }
 }
 
+/// Products that a kernel computes faster than the library, by measurement, take that form. Returns what was found.
+std::string measure_own_products(LoweredProgram& lowered, Device device, const CompileOptions& options) {
+  try {
+    autotune::CudaTimer timer(device.index, lowered.machine.backend->isa());
+    const auto calls = autotune::make_cuda_call_timer(device.index);
+    const autotune::OwnProducts found = autotune::choose_own_products(
+        *lowered.graph, *lowered.machine.backend, timer, *calls, {.jobs = jobs_of(options), .cache = options.cache});
+    take_own_products(*lowered.graph, [&](const ir::Operation& op) { return found.operations.contains(op.id); });
+    return found.text;
+  } catch (const Error& e) {
+    return fmt::format("no kernel of products was measured: {}\n", e.what());
+  }
+}
+
 /// The fusion policy's, but for those that were set.
 ir::RealizeLimits realize_limits(const codegen::Backend& backend, const Settings& settings) {
   ir::RealizeLimits limits = backend.choices().realize_limits();
@@ -107,10 +122,15 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .symm_mem_args = runtime::symm_mem_args};
 }
 
+/// Whether forms are chosen by measurement on the device.
+bool measures(const LoweredProgram& program, const Settings& settings) {
+  return settings.max_autotune && program.machine.target().has(target::Feature::MeasuredLaunches);
+}
+
 /// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.
 void autotune(LoweredProgram& out, const Settings& settings, const CompileOptions& options, Stages& stages) {
   const Device device = out.machine.target().device;
-  if (!settings.max_autotune || !out.machine.target().has(target::Feature::MeasuredLaunches)) return;
+  if (!measures(out, settings)) return;
   const auto& operations = out.graph->operations();
   const bool apart =
       std::ranges::any_of(operations, [&](const ir::Operation& op) { return ir::device_of(*out.graph, op) != device; });
@@ -130,6 +150,11 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
                      [&] { return lowering::lower(module, lower_options(machine, settings), machine.target()); });
   for (const std::string& warning : out.graph->warnings) runtime::warn(warning);
   stages.show(kStageLower, [&] { return print(*out.graph); });
+  if (measures(out, settings) && settings.cuda_products == "auto" && !out.graph->on_several_devices) {
+    const std::string found =
+        stages(kStageProducts.name, [&] { return measure_own_products(out, machine.target().device, options); });
+    stages.show(kStageProducts, [&] { return found; });
+  }
   run_passes(loop_pipeline(), *out.graph, context, stages);
   stages.show(kStageIr, [&] { return print(*out.graph); });
   check_library_calls(*out.graph, machine);

@@ -62,6 +62,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kCopyBetweenDevices},
     {&passes::kChooseWinograd},
     {&passes::kChooseStrides},
+    {&passes::kTakeOwnProducts},
     {&passes::kFusePostOps, with_epilogues},
     {&passes::kEliminateDeadOperations},
     {&passes::kChooseLayouts},

@@ -22,13 +22,15 @@ inline constexpr Stage kStageIr{"ir", "ir_pre_fusion.txt", "the same after the p
 inline constexpr Stage kStageSchedule{"schedule", "ir_post_fusion.txt", "which operations share a kernel, in order"};
 inline constexpr Stage kStageSplit{"split-for-memory", "split_for_memory.txt",
                                    "the same with kernels taken apart that would hold too much memory at once"};
+inline constexpr Stage kStageProducts{"products", "products.txt",
+                                      "which products a kernel of Coil's own was faster for"};
 inline constexpr Stage kStageAutotune{"autotune", "autotune.txt", "what was timed on the device"};
 inline constexpr Stage kStageWrapper{"wrapper", "wrapper.txt",
                                      "the lines around the kernels, after the passes over them"};
 inline constexpr Stage kStageKernels{"kernels", "kernels.cpp", "the kernels' text"};
-inline constexpr const Stage* kStages[] = {&kStageGraph,    &kStageTransformed, &kStageLower,
-                                           &kStageIr,       &kStageSchedule,    &kStageSplit,
-                                           &kStageAutotune, &kStageWrapper,     &kStageKernels};
+inline constexpr const Stage* kStages[] = {&kStageGraph,    &kStageTransformed, &kStageLower,    &kStageIr,
+                                           &kStageSchedule, &kStageSplit,       &kStageProducts, &kStageAutotune,
+                                           &kStageWrapper,  &kStageKernels};
 
 /// The folder has what each pass made that changed something (`00_graph.txt`, `03_functionalize.txt`), and under the
 /// names that Inductor's users know: `fx_graph_transformed.txt`, `ir_pre_fusion.txt`, `ir_post_fusion.txt`,

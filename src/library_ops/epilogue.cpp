@@ -11,6 +11,13 @@ std::vector<PostOpKind> all_post_ops() {
   return all;
 }
 
+std::vector<PostOpKind> post_ops_of_kernels() {
+  std::vector<PostOpKind> kinds;
+  for (const PostOpInfo& row : post_op_table())
+    if (!row.reads_result) kinds.push_back(row.kind);
+  return kinds;
+}
+
 std::vector<Operand> with_epilogue(Operand first, Operand second, std::string bias_sizes) {
   return {
       std::move(first),

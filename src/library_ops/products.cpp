@@ -33,6 +33,20 @@ std::vector<Descriptor> product_ops() {
        .attributes = with_epilogue_attributes({product::kAlgorithm, product::kAlgorithmFor}),
        .post_ops = all_post_ops(),
        .traits = {Trait::Product, Trait::TakesPostOps}},
+      {.name = std::string(matmul::kBlocked),
+       .sentence =
+           "matmul by a kernel of Coil's own, which does all that follows to the sums that it holds: in 16 bits, where "
+           "rows of a and y, and rows or columns of b, begin on 16 bytes. Matrices of b may be the same for all of a.",
+       .operands = {{"a", "[B.., M, K]"},
+                    {"b", "[B.., K, N]"},
+                    {.name = "operands",
+                     .sizes = "broadcast to y",
+                     .sentence = "those of the post-operations, in order",
+                     .of_post_ops = true}},
+       .results = {{"y", "[B.., M, N]", "in 16 bits as a and b, or f32"}},
+       .attributes = {kPost},
+       .post_ops = post_ops_of_kernels(),
+       .traits = {Trait::Kernel, Trait::TakesPostOps}},
       {.name = std::string(grouped_matmul::kName),
        .sentence =
            "Runs of rows, each times a matrix of its own: the rows up to the first offset meet the first matrix, "

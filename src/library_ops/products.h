@@ -50,7 +50,7 @@ inline constexpr Integer kK{
 }  // namespace linear
 
 namespace matmul {
-inline constexpr std::string_view kName = "matmul";
+inline constexpr std::string_view kName = "matmul", kBlocked = "blocked_matmul";
 }
 namespace grouped_matmul {
 inline constexpr std::string_view kName = "grouped_matmul", kBlocked = "blocked_grouped_matmul";

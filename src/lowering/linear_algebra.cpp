@@ -1,6 +1,7 @@
 // Matrix products: library calls `linear` (a weight on the right) and `matmul` (two computed operands).
 #include <algorithm>
 
+#include "ir/vectors.h"
 #include "lowering/common.h"
 #include "lowering/products.h"
 #include "support/error.h"
@@ -348,15 +349,6 @@ Lowered outer(Context& ctx, const Values& args) {
                          element_at(ctx, ctx.tensor(args[1]), {ctx.graph.ivar(1)}, sizes).cast(t));
 }
 
-/// Whether matrices lie so that 16 bytes of a row, along `dim`, are read at once.
-bool lies_in_vectors(const BufferView& v, std::size_t dim) {
-  const std::int64_t vector = 16 / static_cast<std::int64_t>(size_of(v.dtype));
-  const auto whole = [&](Expr e) { return e.constant() && *e.constant() % vector == 0; };
-  for (std::size_t d = 0; d < v.sizes.size(); ++d)
-    if (d == dim ? !v.strides[d].is_constant(1) || !whole(v.sizes[d]) : !whole(v.strides[d])) return false;
-  return whole(v.offset);
-}
-
 /// Whether a kernel of Coil's own takes the product; else a library multiplies run by run.
 bool has_grouped_kernel(const Context& ctx, const BufferView& x, const BufferView& w, const BufferView& offsets,
                         const BufferView& y) {
@@ -364,9 +356,11 @@ bool has_grouped_kernel(const Context& ctx, const BufferView& x, const BufferVie
   if (offsets.dtype != DType::I32 && offsets.dtype != DType::I64) return false;
   const target::Target& target = ctx.graph.target(ctx.graph.buffer(x.buffer).layout.device);
   if (target.has(target::Feature::PlainProducts)) return w.dtype == t && y.dtype == t;
-  return target.has(target::Feature::GroupedProducts) && (t == DType::BF16 || t == DType::F16) && w.dtype == t &&
-         y.dtype == t && lies_in_vectors(x, 1) && lies_in_vectors(y, 1) &&
-         (lies_in_vectors(w, 2) || lies_in_vectors(w, 1));
+  const auto in_vectors = [&](const BufferView& v, std::size_t dim) {
+    return ir::lies_in_vectors(ctx.graph.env(), v, dim);
+  };
+  return target.has(target::Feature::BlockedProducts) && (t == DType::BF16 || t == DType::F16) && w.dtype == t &&
+         y.dtype == t && in_vectors(x, 1) && in_vectors(y, 1) && (in_vectors(w, 2) || in_vectors(w, 1));
 }
 
 /// Runs of rows times a matrix for each run (the experts of a mixture), where the runs end being data.

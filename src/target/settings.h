@@ -34,17 +34,19 @@ struct Settings {
   std::string cuda_tf32 = "none";     ///< cuda.tf32: products and convolutions of f32 that may round their operands to
                                       ///< TF32 (passes/loop/tf32.h)
   std::string cuda_kernels = "cuda";  ///< cuda.kernels: the language that kernels are written in where it can
-  std::string cuda_python;            ///< cuda.python: the Python that has Triton; empty for the first in PATH
-  bool emulated_gpu = false;          ///< cuda.emulate: CUDA kernels run on the CPU
-  bool emulated_metal = false;        ///< metal.emulate: Metal kernels run on the CPU
-  bool deterministic = false;         ///< deterministic: the same inputs give the same bits in every run
-  bool batch_invariant = false;       ///< deterministic=batch: a row's bits do not depend on how many there are
-  bool max_autotune = false;          ///< max_autotune: kernels and products on a GPU are timed there in several forms
-  bool pack_weights = true;           ///< pack_weights
-  bool keep_weights = false;          ///< keep_weights: nothing follows from the values of parameters and buffers
-  bool one_device = false;            ///< one_device: parts of the program that lie on the CPU are moved as well
-  bool fuse = true;                   ///< fuse
-  bool fuse_epilogues = true;         ///< fuse_epilogues
+  std::string cuda_products =
+      "auto";                    ///< cuda.products: what computes products in 16 bits (passes/loop/own_products.h)
+  std::string cuda_python;       ///< cuda.python: the Python that has Triton; empty for the first in PATH
+  bool emulated_gpu = false;     ///< cuda.emulate: CUDA kernels run on the CPU
+  bool emulated_metal = false;   ///< metal.emulate: Metal kernels run on the CPU
+  bool deterministic = false;    ///< deterministic: the same inputs give the same bits in every run
+  bool batch_invariant = false;  ///< deterministic=batch: a row's bits do not depend on how many there are
+  bool max_autotune = false;     ///< max_autotune: kernels and products on a GPU are timed there in several forms
+  bool pack_weights = true;      ///< pack_weights
+  bool keep_weights = false;     ///< keep_weights: nothing follows from the values of parameters and buffers
+  bool one_device = false;       ///< one_device: parts of the program that lie on the CPU are moved as well
+  bool fuse = true;              ///< fuse
+  bool fuse_epilogues = true;    ///< fuse_epilogues
   /// realize.reads, realize.operations, realize.bytes: a value that takes in more gets memory of its own. 0: as the
   /// device's fusion policy has it.
   std::int64_t realize_reads = 0, realize_operations = 0, realize_bytes = 0;

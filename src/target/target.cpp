@@ -73,7 +73,7 @@ Target cuda(int index, std::string arch) {
       .costs = gpu_costs()};
   if (generation >= kFirstWithTf32) {
     out.features.add(Feature::AttentionKernels);
-    out.features.add(Feature::GroupedProducts);
+    out.features.add(Feature::BlockedProducts);
     out.features.add(Feature::GroupConvolutions);
   }
   if (generation >= kFirstWithClusters)
@@ -90,7 +90,7 @@ Target emulated_cuda(std::string arch) {
   return {.arch = std::move(arch),
           .features = {Feature::ThreadGrids, Feature::WholeAttention, Feature::SortingKernels, Feature::OrderedBlocks,
                        Feature::ProductsIntoRows, Feature::VectorAtomics, Feature::WatchedLifetimes, Feature::PostOps,
-                       Feature::PackedWeights, Feature::NanLoss, Feature::GroupedProducts, Feature::GroupConvolutions,
+                       Feature::PackedWeights, Feature::NanLoss, Feature::BlockedProducts, Feature::GroupConvolutions,
                        Feature::RecordedGraphs},
           .product_vector_bytes = 16,
           .costs = gpu_costs()};

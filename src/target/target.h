@@ -20,7 +20,7 @@ enum class Feature : std::uint8_t {
   AttentionKernels,   ///< attention in f32 has kernels of Coil's own, forward and backward
   Warpgroups,         ///< four warps multiply matrices in shared memory while they go on, in code for this family alone
   GroupConvolutions,  ///< convolutions in groups of few channels, in 16 bits, have kernels of Coil's own
-  GroupedProducts,    ///< products of runs of rows in 16 bits have a kernel of Coil's own
+  BlockedProducts,    ///< products in 16 bits have kernels of Coil's own
   BatchedLaunches,    ///< launches cost so much that equal kernels are put into one
   MeasuredLaunches,   ///< launch configurations and algorithms of products can be timed as the program is compiled
   VectorAtomics,      ///< memory adds 16 bytes of f32, f16 or bf16 by one instruction

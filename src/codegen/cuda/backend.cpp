@@ -10,6 +10,7 @@
 #include "codegen/cuda/grouped.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
+#include "codegen/cuda/products.h"
 #include "codegen/cuda/sort.h"
 #include "support/error.h"
 
@@ -59,11 +60,13 @@ class CudaBackend : public GridBackend {
 
   bool launches_early() const override { return options_.dependent_launch && target_.generation >= 90; }
   bool has_template(std::string_view op) const override {
-    return is_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op);
+    return is_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_product(op) ||
+           is_cuda_group_convolution(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_cuda_attention(call.op)) return cuda_attention(graph, call, target_.costs);
     if (is_cuda_grouped(call.op)) return cuda_grouped_product(graph, call, target_);
+    if (is_cuda_product(call.op)) return cuda_product(graph, call, target_);
     if (is_cuda_group_convolution(call.op)) return cuda_group_convolution(graph, call, target_);
     return sort_kernel(cuda_dialect(), graph, call, target_);
   }
@@ -84,7 +87,7 @@ class CudaBackend : public GridBackend {
       *std::min_element(bodies.begin(), bodies.end(), [](auto& a, auto& b) { return a.size() < b.size(); }) += k + "\n";
     std::vector<CudaSource> sources;
     for (const std::string& body : bodies) {
-      const bool own = target_.has(target::Feature::Warpgroups) && has_grouped_product(body);
+      const bool own = target_.has(target::Feature::Warpgroups) && has_product_kernel(body);
       sources.push_back({cuda_head(body, launches_early()) + body, own});
       out.source += sources.back().text;
     }

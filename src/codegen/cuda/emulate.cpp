@@ -6,6 +6,7 @@
 #include "codegen/cuda/group_convolutions.h"
 #include "codegen/cuda/grouped.h"
 #include "codegen/cuda/prelude.h"
+#include "codegen/cuda/products.h"
 #include "codegen/cuda/sort.h"
 #include "device/pieces.h"
 #include "library_ops/attention.h"
@@ -20,11 +21,13 @@ class EmulatedCudaBackend : public EmulatedBackend {
       : EmulatedBackend(cuda_dialect(), std::move(toolchain), std::move(choices), launch_config) {}
 
   bool has_template(std::string_view op) const override {
-    return is_sort(op) || is_cuda_grouped(op) || is_cuda_group_convolution(op) || EmulatedBackend::has_template(op);
+    return is_sort(op) || is_cuda_grouped(op) || is_cuda_product(op) || is_cuda_group_convolution(op) ||
+           EmulatedBackend::has_template(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_sort(call.op)) return written(sort_kernel(cuda_dialect(), graph, call, target()));
     if (is_cuda_grouped(call.op)) return written(cuda_grouped_product(graph, call, target()));
+    if (is_cuda_product(call.op)) return written(cuda_product(graph, call, target()));
     if (is_cuda_group_convolution(call.op)) return written(cuda_group_convolution(graph, call, target()));
     if (call.op != library_ops::attention::kName || call.inputs[0].dtype != DType::F32)
       return EmulatedBackend::template_kernel(graph, call);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "codegen/cuda/plain_kernel.h"
-#include "codegen/heuristics/grouped.h"
+#include "codegen/heuristics/products.h"
 #include "library_ops/products.h"
 
 namespace coil::codegen {
@@ -19,8 +19,8 @@ class GroupedKernel : public PlainKernel {
         offsets_(call.inputs[2]),
         y_(call.outputs[0]),
         along_(!matrices_.strides[2].is_constant(1)),
-        config_(grouped_config({.rows = graph.env().hint_or(x_.sizes[0], 1 << 12),
-                                .groups = graph.env().hint_or(matrices_.sizes[0], 8),
+        config_(product_config({.rows = graph.env().hint_or(x_.sizes[0], 1 << 12),
+                                .matrices = graph.env().hint_or(matrices_.sizes[0], 8),
                                 .columns = graph.env().hint_or(matrices_.sizes[2], 1024),
                                 .along = along_,
                                 .warpgroups = target.has(target::Feature::Warpgroups)},
@@ -73,7 +73,5 @@ bool is_cuda_grouped(std::string_view op) { return op == library_ops::grouped_ma
 Kernel cuda_grouped_product(ir::Graph& graph, const ir::Extern& call, const target::Target& target) {
   return GroupedKernel(graph, call, target).print();
 }
-
-bool has_grouped_product(std::string_view kernels) { return kernels.find(" c_grouped") != std::string_view::npos; }
 
 }  // namespace coil::codegen

@@ -13,7 +13,5 @@ namespace coil::codegen {
 /// dimension is dense and the other one's steps are whole 16 bytes.
 bool is_cuda_grouped(std::string_view op);
 Kernel cuda_grouped_product(ir::Graph&, const ir::Extern& call, const target::Target&);
-/// Whether the texts hold such a kernel, which is for the members of one family of GPUs where that has warpgroups.
-bool has_grouped_product(std::string_view kernels);
 
 }  // namespace coil::codegen

@@ -32,12 +32,13 @@ std::string special_functions_on_cuda(std::string_view kernels) {
 }
 
 std::string written_on_cuda(std::string_view kernels) {
-  constexpr std::pair<std::string_view, const char*> kFiles[] = {{" c_attention", "cuda/attention.cuh"},
-                                                                 {" c_grouped", "cuda/grouped.cuh"},
-                                                                 {" c_convolution", "cuda/convolutions.cuh"}};
+  const auto calls = [&](std::string_view function) { return kernels.find(function) != std::string_view::npos; };
+  const bool grouped = calls(" c_grouped");
   std::string out;
-  for (const auto& [call, file] : kFiles)
-    if (kernels.find(call) != std::string_view::npos) out += device::whole(file);
+  if (calls(" c_attention")) out += device::whole("cuda/attention.cuh");
+  if (grouped || calls(" c_blocked_product")) out += device::whole("cuda/products.cuh");
+  if (grouped) out += device::whole("cuda/grouped.cuh");
+  if (calls(" c_convolution")) out += device::whole("cuda/convolutions.cuh");
   return out;
 }
 

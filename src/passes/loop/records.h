@@ -6,6 +6,7 @@
 #include "passes/loop/fuse_post_ops.h"
 #include "passes/loop/layout_choice.h"
 #include "passes/loop/nan_guards.h"
+#include "passes/loop/own_products.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/part_writes.h"
 #include "passes/loop/stride_choice.h"
@@ -41,6 +42,12 @@ inline constexpr LoopPass kChooseWinograd{
       choose_winograd(graph, tile == "true" ? std::nullopt : std::optional<std::int64_t>(tile == "2" ? 2 : 4));
     },
     takes_winograd};
+inline constexpr LoopPass kTakeOwnProducts{
+    "take-own-products", "Products in 16 bits are computed by kernels of Coil's own, as cuda.products asks.",
+    [](ir::Graph& graph, const LoopContext&) { take_own_products(graph, [](const ir::Operation&) { return true; }); },
+    [](const target::Target& target, const Settings& settings) {
+      return target.has(target::Feature::BlockedProducts) && settings.cuda_products == "own";
+    }};
 inline constexpr LoopPass kFusePostOps{
     "fuse-post-ops", "Activations, additions and scales behind a product or convolution go into the library call.",
     on_loops<ir::fuse_post_ops>};

@@ -1,4 +1,4 @@
-#include "codegen/heuristics/grouped.h"
+#include "codegen/heuristics/products.h"
 
 #include <algorithm>
 
@@ -20,9 +20,9 @@ constexpr std::int64_t bytes_of_warpgroups(int rows, int columns, int stages) {
 
 }  // namespace
 
-LaunchConfig grouped_config(const GroupedFacts& f, const target::Costs& costs) {
-  // Runs that are short leave most of a tall block idle.
-  const int rows = f.rows / std::max<std::int64_t>(1, f.groups) <= 64 ? 64 : 128;
+LaunchConfig product_config(const ProductFacts& f, const target::Costs& costs) {
+  // Few rows for a matrix leave most of a tall block idle.
+  const int rows = f.rows / std::max<std::int64_t>(1, f.matrices) <= 64 ? 64 : 128;
   const std::int64_t of_rows = std::int64_t{rows} * (kPiece + kBetween),
                      of_matrix = f.along ? std::int64_t{kNarrow} * (kPiece + kBetween)
                                          : std::int64_t{kPiece} * (kNarrow + kBetween);

@@ -1,0 +1,18 @@
+// Products in 16 bits by kernels, of rows that meet one matrix or several: how many rows a block takes, and how many
+// pieces of its operands it has in shared memory at once.
+#pragma once
+#include "codegen/heuristics/launch_config.h"
+#include "target/target.h"
+
+namespace coil::codegen {
+
+struct ProductFacts {
+  std::int64_t rows = 1, matrices = 1, columns = 1;  ///< known, or hints
+  bool along = false;                                ///< what is summed over lies side by side in the matrices
+  bool warpgroups = false;                           ///< four warps multiply what lies in shared memory (sm_90a)
+};
+
+/// `rows` of a block by `tile` columns, and `unroll` pieces under way, with the `shared_bytes` for them.
+LaunchConfig product_config(const ProductFacts&, const target::Costs&);
+
+}  // namespace coil::codegen

@@ -1,0 +1,91 @@
+#include "passes/loop/own_products.h"
+
+#include <algorithm>
+
+#include "ir/vectors.h"
+#include "library_ops/products.h"
+
+namespace coil {
+namespace {
+
+using library_ops::EpilogueCall;
+using library_ops::PostOp;
+
+/// The weight of a linear layer as the second operand of a product whose first one has such dimensions.
+ir::BufferView matrix_of(const library_ops::LinearCall<const ir::Extern>& call) {
+  ir::BufferView w = call.weight();
+  if (!call.weight_transposed()) {
+    std::swap(w.sizes[0], w.sizes[1]);
+    std::swap(w.strides[0], w.strides[1]);
+  }
+  const ir::Exprs& batch = call.x().sizes;
+  w.sizes.insert(w.sizes.begin(), batch.begin(), batch.end() - 2);
+  w.strides.insert(w.strides.begin(), batch.size() - 2, 0);
+  return w;
+}
+
+/// A view with dimensions of size 1 in front, up to `rank`.
+ir::BufferView with_rank(ir::BufferView v, std::size_t rank) {
+  const std::size_t missing = rank - v.sizes.size();
+  v.sizes.insert(v.sizes.begin(), missing, 1);
+  v.strides.insert(v.strides.begin(), missing, 0);
+  return v;
+}
+
+bool is_narrow(DType t) { return t == DType::BF16 || t == DType::F16; }
+
+/// Whether the kernel reads and writes these operands.
+bool are_taken(const ir::Graph& graph, const ir::BufferView& a, const ir::BufferView& b, const ir::BufferView& y) {
+  const std::size_t rank = a.sizes.size();
+  const auto in_vectors = [&](const ir::BufferView& v, std::size_t dim) {
+    return ir::lies_in_vectors(*graph.env_ptr(), v, dim);
+  };
+  return rank >= 2 && b.sizes.size() == rank && y.sizes.size() == rank && is_narrow(a.dtype) && b.dtype == a.dtype &&
+         (y.dtype == a.dtype || y.dtype == DType::F32) && in_vectors(a, rank - 1) && in_vectors(y, rank - 1) &&
+         (in_vectors(b, rank - 1) || in_vectors(b, rank - 2));
+}
+
+}  // namespace
+
+bool is_products_choice(std::string_view choice) { return choice == "library" || choice == "own" || choice == "auto"; }
+
+std::optional<ir::Extern> as_own_product(const ir::Graph& graph, const ir::Operation& op) {
+  const auto* call = std::get_if<ir::Extern>(&op.node);
+  if (!call || (call->op != library_ops::linear::kName && call->op != library_ops::matmul::kName)) return std::nullopt;
+  if (!graph.target(ir::device_of(graph, op)).has(target::Feature::BlockedProducts) || graph.batch_invariant)
+    return std::nullopt;
+  const EpilogueCall<const ir::Extern> product(*call);
+  if (!product.nan().empty() || product.first().sizes.size() < 2) return std::nullopt;
+  const bool linear = call->op == library_ops::linear::kName;
+  const ir::BufferView& a = product.first();
+  const ir::BufferView b = linear ? matrix_of(library_ops::LinearCall<const ir::Extern>(*call)) : product.second();
+  if (!are_taken(graph, a, b, product.result())) return std::nullopt;
+  ir::Extern own{
+      .op = std::string(library_ops::matmul::kBlocked), .attributes = {}, .inputs = {a, b}, .outputs = call->outputs};
+  std::vector<PostOp> post = product.post();
+  if (std::ranges::any_of(post, [](const PostOp& p) { return p.kind == PostOp::Kind::Sum; })) return std::nullopt;
+  if (product.has_bias()) {
+    post.insert(post.begin(), PostOp{PostOp::Kind::Add});
+    own.inputs.push_back(with_rank(product.bias(), a.sizes.size()));
+  }
+  for (std::size_t k = product.first_post_operand(); k < call->inputs.size(); ++k)
+    own.inputs.push_back(call->inputs[k]);
+  EpilogueCall(own).set_post(post);
+  return own;
+}
+
+void take_own_products(ir::Graph& graph, const std::function<bool(const ir::Operation&)>& wanted) {
+  bool changed = false;
+  std::vector<ir::Operation> operations(graph.operations().begin(), graph.operations().end());
+  for (ir::Operation& op : operations) {
+    std::optional<ir::Extern> own = as_own_product(graph, op);
+    if (!own || !wanted(op)) continue;
+    for (const ir::BufferView& view : own->inputs) graph.buffer(view.buffer).layout.fixed = true;
+    for (const ir::BufferView& view : own->outputs) graph.buffer(view.buffer).layout.fixed = true;
+    op.node = *std::move(own);
+    changed = true;
+  }
+  if (changed) graph.replace_operations(std::move(operations));
+}
+
+}  // namespace coil
