@@ -69,21 +69,15 @@ struct c_operands {
 };
 
 #ifdef C_WARPGROUPS
-// R rows of WIDE times eight elements, as c_shared_matrix wants them: of those rows and elements that are not there,
-// zeros. A thread has the same eight elements of rows that lie 256 / WIDE apart.
+// R rows of 64 elements, as c_shared_matrix wants them: of those rows and elements that are not there, zeros.
 template <int R, int WIDE>
 C_FN void c_fetch_pieces(u16* to, const c_matrix& m, i64 first, i64 rows, i64 from, i64 end) {
-  constexpr int apart = 256 / WIDE;
-  const int r = (int)threadIdx.x / WIDE, e = (int)threadIdx.x % WIDE;
-  const i64 step = apart * m.row;
-  const bool inside = from + e * 8 < end;
-  const u16* at = m.at + (first + r) * m.row + from + e * 8;
-  to += (e / 8 * R + r) * 64 + ((e ^ r) % 8) * 8;
 #pragma unroll
-  for (int k = 0; k < R / apart; ++k) {
-    const bool there = inside && first + r + k * apart < rows;
-    c_copy_ahead(to + k * apart * 64, there ? at : m.at, there);
-    at += step;
+  for (int k = 0; k < R * WIDE / 256; ++k) {
+    const int c = k * 256 + (int)threadIdx.x, r = c / WIDE, e = c % WIDE;
+    const bool there = first + r < rows && from + e * 8 < end;
+    c_copy_ahead(to + (e / 8 * R + r) * 64 + ((e ^ r) % 8) * 8, m.at + (there ? (first + r) * m.row + from + e * 8 : 0),
+                 there);
   }
 }
 
@@ -112,6 +106,8 @@ C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands&
     c_copies_arrive_but<AHEAD - 1>();
     c_shared_written();
     c_sync();
+    // Where it goes, no warpgroup has products running any more: each waited for all but its last.
+    fetch(piece + AHEAD);
     const u16* const at = shared + piece % stages * stage;
     u64 a = c_shared_matrix(at + group * (64 * 64), 1024, 0), b = c_shared_matrix(at + of_a, 1024, 64 * 128);
     c_warpgroup_begin();
@@ -121,9 +117,6 @@ C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands&
       a += 32 >> 4, b += (ALONG ? 32 : 16 * 128) >> 4;
     }
     c_warpgroup_begun();
-    // While these run. Where it goes, no warpgroup has products running any more: each waited for all but its last
-    // before the barrier above.
-    fetch(piece + AHEAD);
     c_warpgroup_wait<1>();
   }
   c_warpgroup_wait<0>();
@@ -161,8 +154,8 @@ C_FN void c_sums_by_warps(f32 (&acc)[M / 32][4][4], u16* shared, const c_operand
   }
 }
 
-// A tile of rows [o.first, o.end) and columns from o.from on. each(row, column, p, q) is given two neighbouring sums,
-// of this column and the next, by the thread that has them; what lies outside of the result it is not given.
+// A tile of rows [o.first, o.end) and columns from o.from on. each(row, column, p, q) is given two neighbouring sums, of
+// this column and the next, by the thread that has them; what lies outside of the result it is not given.
 template <bool BF16, bool ALONG, int M, int N, int STAGES, class Each>
 C_FN void c_product_tile(u16* shared, const c_operands& o, const Each& each) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
