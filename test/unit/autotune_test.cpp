@@ -8,6 +8,7 @@
 #include "../fake_cuda/fake_cuda.h"
 #include "autotune/cuda_timer.h"
 #include "autotune/launches.h"
+#include "autotune/own_products.h"
 #include "autotune/products.h"
 #include "codegen/cuda/backend.h"
 #include "codegen/triton/backend.h"
@@ -34,7 +35,9 @@ class TextBackend : public codegen::Backend {
     return cuda_->scatter(graph, op);
   }
   bool has_template(std::string_view) const override { return false; }
-  codegen::Kernel template_kernel(ir::Graph&, const ir::Extern&) const override { return {}; }
+  codegen::Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    return cuda_->template_kernel(graph, call);
+  }
   codegen::Binaries compile(std::span<const std::string> kernels, const codegen::CompileKernels&) const override {
     compiled += kernels.size();
     return {};
@@ -290,8 +293,9 @@ class SaidCallTimes : public autotune::CallTimer {
 struct Products : Autotune {
   ir::BufferView view(sym::Expr rows, sym::Expr columns) {
     const sym::Exprs sizes{rows, columns}, strides = sym::contiguous_strides(sizes);
-    return {graph.add_buffer("", ir::BufferKind::Computed, {DType::BF16, {}, sizes, strides, true}).id, DType::BF16,
-            sizes, strides, 0};
+    return {
+        graph.add_buffer("", ir::BufferKind::Computed, {DType::BF16, graph.target().device, sizes, strides, true}).id,
+        DType::BF16, sizes, strides, 0};
   }
   void product(sym::Expr m, std::int64_t n, std::int64_t k) {
     const ir::BufferView x = view(m, k), w = view(n, k), y = view(m, n);
@@ -314,6 +318,64 @@ struct Products : Autotune {
     return autotune::choose_algorithms(graph, timer, {.cache = cache.path()});
   }
 };
+
+/// Library or kernel: the kernel takes `milliseconds`, the library one.
+struct OwnOrLibrary : Products {
+  void SetUp() override { graph.set_target(backend.target()); }
+
+  std::set<ir::OperationId> kernels(double milliseconds) {
+    SaidTimes timer(0, milliseconds);
+    const autotune::OwnProducts found =
+        autotune::choose_own_products(graph, backend, timer, library, {.cache = cache.path()});
+    timed = timer.timed.size();
+    said = found.text;
+    return found.operations;
+  }
+  /// The last product's values go through sigmoid.
+  void sigmoid(sym::Expr m, std::int64_t n) {
+    const ir::BufferView y = std::get<ir::Extern>(graph.operations().back().node).outputs[0], z = view(m, n);
+    const ir::Scalar value =
+        graph.pool().op(ir::ScalarOp::Sigmoid, graph.pool().load(y.buffer, DType::BF16, graph.ivars(2)));
+    graph.add_operation({.node = ir::Pointwise{y.sizes, value}, .outs = {z.buffer}});
+  }
+  SaidCallTimes library{99};
+  std::size_t timed = 0;
+};
+
+TEST_F(OwnOrLibrary, TheKernelIsTakenWhereItIsFasterAndTheGraphStaysForThePass) {
+  product(512, 768, 768);
+  product(512, 768, 768);
+  EXPECT_EQ(kernels(0.5), (std::set<ir::OperationId>{0, 1}));
+  EXPECT_EQ(timed, 1u) << "equal calls are timed once";
+  for (const ir::Operation& op : graph.operations()) EXPECT_EQ(std::get<ir::Extern>(op.node).op, "linear");
+}
+
+TEST_F(OwnOrLibrary, TheLibraryStaysWhereNothingIsGained) {
+  product(512, 768, 768);
+  EXPECT_TRUE(kernels(1.0).empty());
+  EXPECT_NE(said.find("the library, 1.0000 ms; library 1.0000 and 0.0000 for what follows"), std::string::npos) << said;
+}
+
+TEST_F(OwnOrLibrary, APassBehindTheLibraryCounts) {
+  product(65536, 4096, 768);
+  sigmoid(65536, 4096);
+  EXPECT_EQ(kernels(1.0), std::set<ir::OperationId>{0}) << said;
+  EXPECT_EQ(graph.operations().size(), 2u) << "nothing is fused yet";
+}
+
+TEST_F(OwnOrLibrary, WhatTheKernelCannotReadIsLeft) {
+  product(512, 768, 100);
+  EXPECT_TRUE(kernels(0.5).empty());
+  EXPECT_EQ(timed, 0u);
+}
+
+TEST_F(OwnOrLibrary, AChoiceIsRemembered) {
+  product(512, 768, 768);
+  EXPECT_EQ(kernels(0.5).size(), 1u);
+  EXPECT_EQ(kernels(2.0).size(), 1u) << "not timed again";
+  EXPECT_EQ(timed, 0u);
+  EXPECT_NE(said.find("the kernel, remembered"), std::string::npos) << said;
+}
 
 TEST_F(Products, TheFastestAlgorithmGoesIntoEachEqualCall) {
   product(512, 768, 768);
