@@ -55,7 +55,6 @@ C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth,
                      tile.across * N,
                      columns,
                      some ? depth : 0};
-  c_product_tile<BF16, ALONG, M, N, STAGES>(shared, o, [&](i64 row, i64 column, f32 p, f32 q) {
-    c_put_two<BF16>(y + row * y_row + column, p, q);
-  });
+  c_product_tile<BF16, ALONG, M, N, STAGES>(
+      shared, o, [&](i64 row, i64 column, f32 p, f32 q) { c_put_two<BF16>(y + row * y_row + column, p, q); });
 }

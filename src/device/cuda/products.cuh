@@ -154,8 +154,8 @@ C_FN void c_sums_by_warps(f32 (&acc)[M / 32][4][4], u16* shared, const c_operand
   }
 }
 
-// A tile of rows [o.first, o.end) and columns from o.from on. each(row, column, p, q) is given two neighbouring sums, of
-// this column and the next, by the thread that has them; what lies outside of the result it is not given.
+// A tile of rows [o.first, o.end) and columns from o.from on. each(row, column, p, q) is given two neighbouring sums,
+// of this column and the next, by the thread that has them; what lies outside of the result it is not given.
 template <bool BF16, bool ALONG, int M, int N, int STAGES, class Each>
 C_FN void c_product_tile(u16* shared, const c_operands& o, const Each& each) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

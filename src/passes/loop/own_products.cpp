@@ -4,6 +4,7 @@
 
 #include "ir/vectors.h"
 #include "library_ops/products.h"
+#include "library_ops/table.h"
 
 namespace coil {
 namespace {
@@ -51,12 +52,12 @@ bool is_products_choice(std::string_view choice) { return choice == "library" ||
 
 std::optional<ir::Extern> as_own_product(const ir::Graph& graph, const ir::Operation& op) {
   const auto* call = std::get_if<ir::Extern>(&op.node);
-  if (!call || (call->op != library_ops::linear::kName && call->op != library_ops::matmul::kName)) return std::nullopt;
+  if (!call || !library_ops::has(call->op, library_ops::Trait::Product)) return std::nullopt;
   if (!graph.target(ir::device_of(graph, op)).has(target::Feature::BlockedProducts) || graph.batch_invariant)
     return std::nullopt;
   const EpilogueCall<const ir::Extern> product(*call);
   if (!product.nan().empty() || product.first().sizes.size() < 2) return std::nullopt;
-  const bool linear = call->op == library_ops::linear::kName;
+  const bool linear = library_ops::get(call->op).packable().has_value();
   const ir::BufferView& a = product.first();
   const ir::BufferView b = linear ? matrix_of(library_ops::LinearCall<const ir::Extern>(*call)) : product.second();
   if (!are_taken(graph, a, b, product.result())) return std::nullopt;
