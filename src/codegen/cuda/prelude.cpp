@@ -33,6 +33,7 @@ std::string special_functions_on_cuda(std::string_view kernels) {
 
 std::string written_on_cuda(std::string_view kernels) {
   constexpr std::pair<std::string_view, const char*> kFiles[] = {{" c_attention", "cuda/attention.cuh"},
+                                                                 {" c_peer_sum", "cuda/peer_sums.cuh"},
                                                                  {" c_grouped", "cuda/grouped.cuh"},
                                                                  {" c_convolution", "cuda/convolutions.cuh"}};
   std::string out;

@@ -125,7 +125,7 @@ class PlanChecker {
   void check_comm(const Buffer& b, const std::string& what) const {
     slot(b.bytes, what);
     require(b.index < plan_.comm_pools.size() && b.arena_offset >= 0 && b.shares < 0 &&
-                static_cast<std::uint64_t>(b.arena_offset) <= plan_.comm_pools[b.index].bytes,
+                static_cast<std::uint64_t>(b.arena_offset) <= peer_table_offset(plan_.comm_pools[b.index].bytes),
             what);
   }
 
