@@ -323,6 +323,8 @@ Kernel Body::finish(Launch launch) {
   Kernel k;
   if (sum_) pointer(*sum_, false), pointer(ir::peer_table(graph, *sum_), true);
   k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
+  // Other ranks read it until all kernels have read theirs.
+  std::erase_if(k.in_place, [&](const auto& pair) { return sum_ == pair.first; });
   std::vector<DevicePointer> pointers;
   const auto& buffers = arguments_.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i)

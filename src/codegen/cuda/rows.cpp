@@ -297,6 +297,7 @@ class Rows {
         if (pair_of(*s)) b_.line("{0} = c_take({0}, y{1});", accumulators_[index_of(*s)].name, index_of(*s));
     });
     b_.store_guard.clear();
+    for (Scalar n : std::exchange(under_way_, {})) b_.drop_pack(n);
   }
 
   /// What earlier levels converted of many narrow elements is converted again, since it would take twice the registers.
@@ -325,6 +326,10 @@ class Rows {
               packs.emplace_back(n, b_.fresh("b")).second, config_.unroll);
     }
     if (packs.empty()) return;
+    const std::vector<Scalar> meanwhile = loaded_meanwhile(roots, packs);
+    for (Scalar n : meanwhile)
+      b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(n->buffer).layout.dtype),
+              packs.emplace_back(n, b_.fresh("b")).second, config_.unroll);
     turns(roots, [&] {
       for (const auto& [value, name] : packs) b_.line("{}[c] = {};", name, first_of(value));
     });
@@ -336,6 +341,21 @@ class Rows {
       });
     }
     for (const auto& [value, name] : packs) b_.set_pack(value, name + "[c]");
+    under_way_ = meanwhile;
+  }
+
+  /// What else a level reads, where it waits for other ranks: on its way before that.
+  std::vector<Scalar> loaded_meanwhile(const std::vector<Scalar>& roots,
+                                       const std::vector<std::pair<Scalar, std::string>>& packs) {
+    std::vector<Scalar> found;
+    const auto is_here = [&](Scalar n) {
+      return std::ranges::any_of(packs, [&](const auto& p) { return p.first == n; });
+    };
+    if (std::ranges::none_of(packs, [&](const auto& p) { return gives_first(p.first); })) return found;
+    for (Scalar n : batched(roots))
+      if (!is_here(n) && !b_.is_peer_sum(n) && std::ranges::none_of(kept_, [&](const Kept& k) { return k.value == n; }))
+        found.push_back(n);
+    return found;
   }
 
   bool read_later(const Statement& made) const {
@@ -420,6 +440,7 @@ class Rows {
   std::string guard_;
   std::vector<Accumulator> accumulators_;
   std::vector<Kept> kept_;
+  std::vector<Scalar> under_way_;  ///< loads of this level that are in registers
   std::set<Scalar> exchanged_;  ///< loads of sums over ranks that are in registers
 };
 
