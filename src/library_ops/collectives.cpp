@@ -87,9 +87,10 @@ std::vector<Descriptor> collective_ops() {
        .attributes = {kGroup, kByRanks},
        .traits = {Trait::Exchange}},
       {.name = std::string(kBeginPeerSum),
-       .sentence = "From here on x is the sum of the x of all ranks, in the order of the ranks; 16-bit floats are added "
-                   "in f32. Kernels add them up as they read x, by the table: each reads it once, in one order on all "
-                   "ranks.",
+       .sentence =
+           "From here on x is the sum of the x of all ranks, in the order of the ranks; 16-bit floats are added "
+           "in f32. Kernels add them up as they read x, by the table: each reads it once, in one order on all "
+           "ranks.",
        .operands = {{"x", "any", "up to 256 KiB in a communication buffer of the group; dense, row-major"}},
        .results = {{"x", "the same memory"},
                    {"table", "[32]", "i64; behind what else lies in the memory that the ranks of the group share"}},

@@ -181,7 +181,12 @@ def test_rank_that_fuses_no_sums(folder):
 def test_rank_that_leaves_sums_in_kernels(folder, ending):
     """The other one's kernel gives up after the timeout, and the error names the rank."""
     processes = start(
-        folder, "residuals", lambda _: ("bench", "--seconds", "60"), f"leaves-{ending}", **SHARES, COIL_GROUP_TIMEOUT="4"
+        folder,
+        "residuals",
+        lambda _: ("bench", "--seconds", "60"),
+        f"leaves-{ending}",
+        **SHARES,
+        COIL_GROUP_TIMEOUT="4",
     )
     time.sleep(5)
     assert all(p.poll() is None for p in processes), [p.communicate(timeout=60) for p in processes]

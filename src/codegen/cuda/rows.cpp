@@ -441,7 +441,7 @@ class Rows {
   std::vector<Accumulator> accumulators_;
   std::vector<Kept> kept_;
   std::vector<Scalar> under_way_;  ///< loads of this level that are in registers
-  std::set<Scalar> exchanged_;  ///< loads of sums over ranks that are in registers
+  std::set<Scalar> exchanged_;     ///< loads of sums over ranks that are in registers
 };
 
 }  // namespace

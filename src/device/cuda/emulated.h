@@ -3,10 +3,10 @@
 #include "../grid/fibers.h"
 
 // @piece machine
-#include <array>
-#include <cmath>
 #include <sched.h>
 #include <time.h>
+#include <array>
+#include <cmath>
 #include <cstring>
 #include <vector>
 using namespace std;
@@ -55,7 +55,8 @@ C_FN void c_put_line(c_line* to, u32 low, u32 high, u32 mark) {
   __atomic_store_n((u64*)to + 1, high | (u64)mark << 32, __ATOMIC_RELEASE);
 }
 C_FN c_line c_get_line(const c_line* at) {
-  const u64 a = __atomic_load_n((const u64*)at, __ATOMIC_ACQUIRE), b = __atomic_load_n((const u64*)at + 1, __ATOMIC_ACQUIRE);
+  const u64 a = __atomic_load_n((const u64*)at, __ATOMIC_ACQUIRE),
+            b = __atomic_load_n((const u64*)at + 1, __ATOMIC_ACQUIRE);
   c_line r;
   r.low = (u32)a, r.first = (u32)(a >> 32), r.high = (u32)b, r.second = (u32)(b >> 32);
   return r;

@@ -46,11 +46,11 @@ C_LARGE_FN bool c_may_wait(c_peer_table* table, u32 rank, u32 looks, u64& since)
   return false;
 }
 
-#define C_SUM_OF(t, E)                                       \
-  struct c_of_##t {                                          \
-    typedef E element;                                       \
-    static C_METHOD f32 get(E x) { return c_get_##t(x); }    \
-    static C_METHOD E put(f32 x) { return c_put_##t(x); }    \
+#define C_SUM_OF(t, E)                                    \
+  struct c_of_##t {                                       \
+    typedef E element;                                    \
+    static C_METHOD f32 get(E x) { return c_get_##t(x); } \
+    static C_METHOD E put(f32 x) { return c_put_##t(x); } \
   };
 C_SUM_OF(f32, f32)
 C_SUM_OF(f16, u16)

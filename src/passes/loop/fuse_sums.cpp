@@ -80,8 +80,8 @@ class SumFuser {
                   .strides = {1},
                   .fixed = true,
                   .comm = CommBufferLayout{CommKind::Symmetric, group}};
-    const BufferId id = graph_.add_buffer(fmt::format("buf{}", graph_.buffers().size()), BufferKind::Computed,
-                                          std::move(layout)).id;
+    const BufferId id =
+        graph_.add_buffer(fmt::format("buf{}", graph_.buffers().size()), BufferKind::Computed, std::move(layout)).id;
     return tables_.emplace(group, id).first->second;
   }
 

@@ -65,7 +65,8 @@ class DeviceSegment final : public Segment {
                           .ranks = static_cast<std::uint32_t>(ranks.size())};
     for (std::size_t r = 0; r < ranks.size(); ++r)
       table.lines[r] = reinterpret_cast<std::uint64_t>(ranks[r] + cuda::PeerControl::lines_offset(bytes_));
-    d.check(d.copy_to_device(address_ + peer_table_offset(bytes_), &table, sizeof table, nullptr), "copy to the device");
+    d.check(d.copy_to_device(address_ + peer_table_offset(bytes_), &table, sizeof table, nullptr),
+            "copy to the device");
     d.check(d.stream_wait(nullptr), "copy to the device");
   }
 

@@ -31,7 +31,8 @@ struct PeerTable {
   std::uint32_t rank = 0, ranks = 0, epoch = 0, ticket = 0, broken = 0;
 };
 
-static_assert(sizeof(PeerTable) <= kPeerTableBytes && PeerControl::kSentBytes == library_ops::collectives::kPeerSumBytes);
+static_assert(sizeof(PeerTable) <= kPeerTableBytes &&
+              PeerControl::kSentBytes == library_ops::collectives::kPeerSumBytes);
 
 /// The parameter that all kernels take first (Peers).
 struct PeerMemory {
