@@ -1,6 +1,6 @@
 #include "ir/comm_buffers.h"
 
-#include "library_ops/collectives.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -41,7 +41,7 @@ const Operation* sum_of(const Graph& graph, BufferId id) {
   for (OperationId writer : b.writers) {
     const Operation& op = graph.operations()[writer];
     const auto* call = std::get_if<Extern>(&op.node);
-    if (call && call->op == library_ops::collectives::kBeginPeerSum && op.outs.at(0) == id) return &op;
+    if (call && library_ops::has(call->op, library_ops::Trait::PeerSum) && op.outs.at(0) == id) return &op;
   }
   return nullptr;
 }

@@ -76,7 +76,7 @@ std::vector<Descriptor> collective_ops() {
        .operands = {{"x", "any", "in a communication buffer of the group; dense, row-major"}},
        .results = {{"y", "like x", "dense, row-major; in memory of its own"}},
        .attributes = {kGroup},
-       .traits = {Trait::Exchange}},
+       .traits = {Trait::Exchange, Trait::OneShotSum}},
       {.name = std::string(kTwoShot),
        .sentence =
            "As one_shot_all_reduce, but each rank adds up its share alone, over its own x, and the others read the "
@@ -95,7 +95,7 @@ std::vector<Descriptor> collective_ops() {
        .results = {{"x", "the same memory"},
                    {"table", "[32]", "i64; behind what else lies in the memory that the ranks of the group share"}},
        .attributes = {kGroup},
-       .traits = {Trait::Exchange}},
+       .traits = {Trait::Exchange, Trait::PeerSum}},
       {.name = std::string(kBarrier),
        .sentence = "Returns when all ranks of the group have come to it.",
        .operands = {{"x", "any", "in a communication buffer of the group"}},

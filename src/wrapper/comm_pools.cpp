@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/comm_buffers.h"
-#include "library_ops/collectives.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 
 namespace coil::wrapper {
@@ -67,7 +67,7 @@ class Pools {
 std::set<BufferId> peer_tables(const Program& p) {
   std::set<BufferId> tables;
   for (const Line& l : p.lines)
-    if (auto* c = std::get_if<CallExtern>(&l); c && c->op == library_ops::collectives::kBeginPeerSum)
+    if (auto* c = std::get_if<CallExtern>(&l); c && library_ops::has(c->op, library_ops::Trait::PeerSum))
       tables.insert(c->outputs.at(1).buffer);
   return tables;
 }

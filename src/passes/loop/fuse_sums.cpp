@@ -4,6 +4,7 @@
 
 #include "ir/comm_buffers.h"
 #include "library_ops/collectives.h"
+#include "library_ops/table.h"
 
 namespace coil::ir {
 namespace {
@@ -32,7 +33,8 @@ class SumFuser {
  private:
   bool is_wanted(const Operation& op) const {
     const auto* call = std::get_if<Extern>(&op.node);
-    if (!call || call->op != names::kOneShot || blocks_[op.id] != 0 || device_of(graph_, op) != graph_.target().device)
+    if (!call || !library_ops::has(call->op, library_ops::Trait::OneShotSum) || blocks_[op.id] != 0 ||
+        device_of(graph_, op) != graph_.target().device)
       return false;
     const BufferView &x = call->inputs[0], &y = call->outputs[0];
     if (x.dtype != DType::F32 && x.dtype != DType::F16 && x.dtype != DType::BF16) return false;
