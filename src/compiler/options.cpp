@@ -111,6 +111,9 @@ const Row kRows[] = {
      "memory; 0: none; not given: on GPUs by the group's number of ranks, else 256 KiB"},
     {"distribution.two_shot_bytes", &Settings::two_shot_bytes, "N",
      "larger sums of up to N bytes are added up by shares, each by one rank; beyond, the group's library does it"},
+    {"distribution.fuse_sums", &Settings::fuse_sums, "true|false",
+     "on GPUs: kernels add up over a process group what they read of up to 256 KiB, where loops read it; false: a call "
+     "of its own does"},
     {"distribution.overlap", &Settings::overlap, "true|false",
      "exchanges over a process group start as early, and are waited for as late, as saves time by a model of the "
      "machine"},

@@ -73,6 +73,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kAllowTf32},
     {&passes::kKeepRowsApart},
     {&passes::kPackWeights},
+    {&passes::kFuseSums},
     {&passes::kVerifyLoops},
 };
 

@@ -1,5 +1,6 @@
 #include "ir/comm_buffers.h"
 
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -33,6 +34,18 @@ std::optional<std::string> buffer_refusal(const Graph& graph, const Buffer& b, c
   return size_refusal(graph, b.layout.dtype, b.layout.sizes, b.layout.strides);
 }
 
+/// The call that makes the buffer a sum; null where there is none.
+const Operation* sum_of(const Graph& graph, BufferId id) {
+  const Buffer& b = graph.buffer(id);
+  if (!b.layout.comm) return nullptr;
+  for (OperationId writer : b.writers) {
+    const Operation& op = graph.operations()[writer];
+    const auto* call = std::get_if<Extern>(&op.node);
+    if (call && library_ops::has(call->op, library_ops::Trait::PeerSum) && op.outs.at(0) == id) return &op;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::string_view to_string(CommKind) { return "symmetric"; }
@@ -49,6 +62,14 @@ std::optional<std::int64_t> comm_bytes(const sym::ShapeEnv& env, DType dtype, co
     if (last > kMostBytes) return std::nullopt;
   }
   return (last + 1) * static_cast<std::int64_t>(size_of(dtype));
+}
+
+bool is_peer_sum(const Graph& graph, BufferId id) { return sum_of(graph, id) != nullptr; }
+
+BufferId peer_table(const Graph& graph, BufferId sum) {
+  const Operation* const op = sum_of(graph, sum);
+  COIL_CHECK(op, "{} is no sum over ranks", graph.buffer(sum).name);
+  return op->outs.at(1);
 }
 
 std::optional<std::string> comm_buffer_refusal(const TensorBox& box, const CommBufferLayout& wanted) {

@@ -14,6 +14,11 @@ namespace coil::ir {
 /// The most bytes that a buffer of this layout may have; nothing where there is no bound that a machine could hold.
 std::optional<std::int64_t> comm_bytes(const sym::ShapeEnv&, DType, const Exprs& sizes, const Exprs& strides);
 
+/// Whether a kernel that reads the buffer adds up over the ranks as it does so: `begin_peer_sum` writes to it.
+bool is_peer_sum(const Graph&, BufferId);
+/// The table that it does so by.
+BufferId peer_table(const Graph&, BufferId sum);
+
 /// Why the value cannot become a communication buffer of this layout; nothing where it can, or is one.
 std::optional<std::string> comm_buffer_refusal(const TensorBox&, const CommBufferLayout&);
 /// Of a buffer that a lowering has just made, whatever its layout is.

@@ -76,7 +76,7 @@ std::vector<Descriptor> collective_ops() {
        .operands = {{"x", "any", "in a communication buffer of the group; dense, row-major"}},
        .results = {{"y", "like x", "dense, row-major; in memory of its own"}},
        .attributes = {kGroup},
-       .traits = {Trait::Exchange}},
+       .traits = {Trait::Exchange, Trait::OneShotSum}},
       {.name = std::string(kTwoShot),
        .sentence =
            "As one_shot_all_reduce, but each rank adds up its share alone, over its own x, and the others read the "
@@ -86,6 +86,16 @@ std::vector<Descriptor> collective_ops() {
                    {"x", "the same memory", "of no use any more"}},
        .attributes = {kGroup, kByRanks},
        .traits = {Trait::Exchange}},
+      {.name = std::string(kBeginPeerSum),
+       .sentence =
+           "From here on x is the sum of the x of all ranks, in the order of the ranks; 16-bit floats are added "
+           "in f32. Kernels add them up as they read x, by the table: each reads it once, in one order on all "
+           "ranks.",
+       .operands = {{"x", "any", "up to 256 KiB in a communication buffer of the group; dense, row-major"}},
+       .results = {{"x", "the same memory"},
+                   {"table", "[32]", "i64; behind what else lies in the memory that the ranks of the group share"}},
+       .attributes = {kGroup},
+       .traits = {Trait::Exchange, Trait::PeerSum}},
       {.name = std::string(kBarrier),
        .sentence = "Returns when all ranks of the group have come to it.",
        .operands = {{"x", "any", "in a communication buffer of the group"}},

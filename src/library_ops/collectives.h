@@ -15,6 +15,11 @@ inline constexpr std::string_view kAllReduce = "all_reduce", kAllGather = "all_g
 /// Sums through memory that all ranks reach, done when the call returns, and a barrier of its ranks.
 inline constexpr std::string_view kOneShot = "one_shot_all_reduce", kTwoShot = "two_shot_all_reduce",
                                   kBarrier = "comm_barrier";
+/// Begins a sum that kernels carry out as they read its operand, and the largest operand of one.
+inline constexpr std::string_view kBeginPeerSum = "begin_peer_sum";
+inline constexpr std::int64_t kPeerSumBytes = 256 << 10;
+/// Words of the table by which they reach the other ranks.
+inline constexpr std::int64_t kPeerTableWords = 32;
 
 inline constexpr Text kGroup{
     .name = "group",

@@ -32,9 +32,11 @@ enum class Trait : std::uint8_t {
   Exchange,             ///< exchanges values with other processes and is done when it returns: called as a collective
                         ///< is, and waited for by nobody
   Barrier,              ///< an exchange of nothing: processes wait for one another
+  OneShotSum,           ///< an exchange: every rank adds up the operands of all
+  PeerSum,              ///< begins an exchange: kernels that read x behind it add up the x of all ranks, by a table
   DeviceCopy,           ///< moves a tensor from one device of the program to another
 };
-inline constexpr std::size_t kTraits = 13;
+inline constexpr std::size_t kTraits = 15;
 /// As in `takes post-operations`.
 std::string_view to_string(Trait);
 

@@ -93,6 +93,8 @@ std::string_view to_string(Trait trait) {
     case Trait::Wait: return "waits for a collective";
     case Trait::Exchange: return "exchanges values with other processes, and is done when it returns";
     case Trait::Barrier: return "is a barrier";
+    case Trait::OneShotSum: return "has every rank add up the operands of all";
+    case Trait::PeerSum: return "has kernels add up over the ranks what they read";
     case Trait::DeviceCopy: return "moves a tensor between devices";
   }
   return {};

@@ -1,5 +1,6 @@
 #include "scheduler/schedule.h"
 
+#include "ir/comm_buffers.h"
 #include "passes/loop/part_writes.h"
 #include "scheduler/space_match.h"
 #include "scheduler/split.h"
@@ -91,7 +92,7 @@ class Fuser {
     std::set<BufferId> reads, writes;
     std::set<std::int64_t> draws;  ///< numbers of the random bits that its bodies draw (ScalarOp::Random)
     std::size_t scalar_ops = 0, block = 0;
-    bool is_copy = false, may_fail = false;
+    bool is_copy = false, may_fail = false, adds_up = false;
     Device device;
   };
 
@@ -132,6 +133,7 @@ class Fuser {
     std::sort(candidates.begin(), candidates.end(), std::greater<>());
     candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
 
+    const bool adds_up = adds_up_over_ranks(op, reads);
     std::optional<std::size_t> best;
     Joined best_joined;
     for (std::size_t c : candidates) {
@@ -147,6 +149,8 @@ class Fuser {
         reason = "the other may fail half way, and this one writes to memory of the caller";
       else if (infos_[c].block != blocks_[op.id])
         reason = "one runs in a branch or a loop that the other is not in";
+      else if (infos_[c].adds_up && adds_up)
+        reason = "each adds up over the ranks, which a kernel does with one operand";
       else if (c < earliest)
         reason = "an operation between them needs the one and feeds the other";
       else if (conflicts.contains(c))
@@ -174,6 +178,10 @@ class Fuser {
   bool is_copy(const Operation& op) {
     const ir::Buffer& to = graph_.buffer(op.outs[0]);
     return (to.kind != ir::BufferKind::Computed || to.writers.size() > 1) && ir::copied_buffer(graph_, op);
+  }
+
+  bool adds_up_over_ranks(const Operation& op, const std::vector<BufferId>& reads) const {
+    return op.is_loop() && std::ranges::any_of(reads, [&](BufferId b) { return ir::is_peer_sum(graph_, b); });
   }
 
   bool writes_to_caller(const Operation& op) {
@@ -239,6 +247,7 @@ class Fuser {
     infos_[item].scalar_ops += body_ops(op);
     infos_[item].block = blocks_[op.id];
     infos_[item].device = ir::device_of(graph_, op);
+    infos_[item].adds_up |= adds_up_over_ranks(op, reads);
     if (const auto* loop = std::get_if<ir::Pointwise>(&op.node)) infos_[item].may_fail |= ir::may_fail(loop->body);
     if (const auto* loop = std::get_if<ir::Reduction>(&op.node)) infos_[item].may_fail |= ir::may_fail(loop->body);
     if (auto symbol = op.defined_symbol()) definitions_[*symbol] = item;

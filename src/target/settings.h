@@ -61,6 +61,8 @@ struct Settings {
   /// read where they lie (lowering/collectives.cpp), each all of them, or its share. 0: none. -1: by the group's number
   /// of ranks, when the program runs.
   std::int64_t one_shot_bytes = -1, two_shot_bytes = 64 << 20;
+  bool fuse_sums =
+      true;  ///< distribution.fuse_sums: kernels add up over a group what they read (passes/loop/fuse_sums.h)
   bool overlap = true;  ///< distribution.overlap: exchanges are moved, and begin together, where that saves time
   /// distribution.bucket_bytes, distribution.overlap_bytes: what exchanges that begin together move at most, and by how
   /// much temporaries may then need more at their peak (passes/wrapper/overlap_collectives.h).

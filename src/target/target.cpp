@@ -57,7 +57,7 @@ Target cpu(std::string arch) {
 }
 
 Target cuda(int index, std::string arch) {
-  constexpr int kFirstWithTf32 = 80, kFirstWithClusters = 90;
+  constexpr int kFirstWithPeerSums = 70, kFirstWithTf32 = 80, kFirstWithClusters = 90;
   const int generation = std::atoi(arch.c_str() + std::string_view("sm_").size());
   Target out{
       .device = {DeviceType::CUDA, index},
@@ -71,6 +71,7 @@ Target cuda(int index, std::string arch) {
       .product_vector_bytes = 16,
       .largest_attention_head = generation == 90 ? 256 : 128,
       .costs = gpu_costs()};
+  if (generation >= kFirstWithPeerSums) out.features.add(Feature::PeerSums);
   if (generation >= kFirstWithTf32) {
     out.features.add(Feature::AttentionKernels);
     out.features.add(Feature::BlockedProducts);

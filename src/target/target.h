@@ -30,6 +30,7 @@ enum class Feature : std::uint8_t {
   NarrowFloats,       ///< kernels compute in floats of 32 bits at most; wider ones are moved about and rounded
   NarrowAtomics,      ///< threads update elements of 32 bits and less together, of 64 bits sums of integers alone
   PlainProducts,      ///< products are kernels of Coil's own that take operands in any strides
+  PeerSums,           ///< kernels reach the memory of other ranks' devices, and add up over the ranks as they read
   RecordedGraphs,     ///< steps that need nothing of the host are recorded once and then launched whole
   // Libraries.
   PostOps,              ///< the library carries out post-operations (library_ops/post_ops.h) behind a product

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/comm_buffers.h"
+#include "library_ops/table.h"
 #include "support/error.h"
 
 namespace coil::wrapper {
@@ -20,7 +21,7 @@ std::string operation(const Line& line) {
 
 class Pools {
  public:
-  explicit Pools(const Program& p) : p_(p), offset_(p.buffers.size(), -1) {}
+  explicit Pools(const Program& p) : p_(p), tables_(peer_tables(p)), offset_(p.buffers.size(), -1) {}
 
   std::vector<CommPool> run() {
     for (const Line& l : p_.lines) {
@@ -41,6 +42,7 @@ class Pools {
 
   void allocate(const AllocateComm& a) {
     CommPool& to = pool(a.buffer);
+    if (tables_.contains(a.buffer)) return;
     const std::int64_t bytes = aligned(comm_bytes(p_, a.buffer));
     if (std::exchange(offset_[a.buffer], a.offset) < 0) to.apart += bytes;
     to.bytes = std::max(to.bytes, a.offset + bytes);
@@ -50,16 +52,25 @@ class Pools {
   void call(const std::string& op, const Uses& u) {
     for (const auto* side : {&u.reads, &u.writes})
       for (BufferId b : *side)
-        if (p_.buffers[b].comm)
+        if (p_.buffers[b].comm && !tables_.contains(b))
           pool(b).plan += fmt::format("{}{}@{};", op, side == &u.writes ? " writes" : "", offset_[b]);
   }
 
   const Program& p_;
+  const std::set<BufferId> tables_;
   std::vector<std::int64_t> offset_;
   std::vector<CommPool> pools_;
 };
 
 }  // namespace
+
+std::set<BufferId> peer_tables(const Program& p) {
+  std::set<BufferId> tables;
+  for (const Line& l : p.lines)
+    if (auto* c = std::get_if<CallExtern>(&l); c && library_ops::has(c->op, library_ops::Trait::PeerSum))
+      tables.insert(c->outputs.at(1).buffer);
+  return tables;
+}
 
 std::int64_t comm_bytes(const Program& p, BufferId id) {
   const Buffer& b = p.buffers[id];

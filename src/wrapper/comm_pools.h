@@ -1,6 +1,7 @@
 // The memory that communication buffers lie in: one pool for each process group, as large as the buffers that live at
 // once, made once for an instance of a program.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct CommPool {
 
 /// Where buffers in a pool begin: at multiples of it.
 inline constexpr std::int64_t kCommAlignment = 128;
+
+/// Tables by which kernels reach other ranks (begin_peer_sum): they lie behind the pools, at a place of their own.
+std::set<BufferId> peer_tables(const Program&);
 
 /// Bytes of a communication buffer's place: those of the largest size that it may have.
 std::int64_t comm_bytes(const Program&, BufferId);

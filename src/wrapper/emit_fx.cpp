@@ -323,9 +323,9 @@ void FxEmitter::line(const AllocateComm& a) {
   const Buffer& b = p.buffers[a.buffer];
   const std::int64_t elements = comm_bytes(p, a.buffer) / static_cast<std::int64_t>(size_of(b.dtype));
   const std::string memory = file_->unique(file_->name(a.buffer) + "_comm");
-  statement(
-      fmt::format("root.register_parameter({}, torch.nn.Parameter(torch.empty({}, dtype={}), requires_grad=False))",
-                  python_string(memory), elements, python_dtype(b.dtype)));
+  statement(fmt::format("root.register_parameter({}, torch.nn.Parameter(torch.{}({}, dtype={}), requires_grad=False))",
+                        python_string(memory), peer_tables(p).contains(a.buffer) ? "zeros" : "empty", elements,
+                        python_dtype(b.dtype)));
   statement(fmt::format("{} = typed(graph.get_attr({}), {})", memory, python_string(memory),
                         python_string(ops::to_string(
                             ops::Value(sym::TensorMeta{b.dtype, file_->device(a.buffer), {elements}, {1}, 0})))));

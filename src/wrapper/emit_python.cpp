@@ -132,6 +132,10 @@ void PythonEmitter::line(const Reuse& r) {
 void PythonEmitter::line(const AllocateComm& a) {
   const Program& p = file_->program();
   const Buffer& b = p.buffers[a.buffer];
+  // Without other ranks: the operand is the sum.
+  if (peer_tables(p).contains(a.buffer))
+    return statement(fmt::format("{} = torch.zeros({}, dtype={}, device=DEVICE)", file_->name(a.buffer),
+                                 file_->sizes(b.sizes), python_dtype(b.dtype)));
   const std::vector<CommPool> pools = comm_pools(p);
   const CommPool& pool = pools[comm_pool_of(pools, b)];
   statement(fmt::format("{} = window(comm_pool({}, {}), {}, {}, {}, {})", file_->name(a.buffer),

@@ -198,7 +198,8 @@ class Verifier {
     COIL_CHECK(x.comm && x.comm->group == read(c.attributes, names::kGroup),
                "line {} exchanges {}, which is no communication buffer of process group '{}'", at_, x.name,
                read(c.attributes, names::kGroup));
-    COIL_CHECK(is_barrier || c.inputs[0].buffer != c.outputs.at(0).buffer,
+    COIL_CHECK(is_barrier || library_ops::has(c.op, library_ops::Trait::PeerSum) ||
+                   c.inputs[0].buffer != c.outputs.at(0).buffer,
                "line {} writes sums to {}, which other ranks read", at_, x.name);
     for (CommPlace& place : comm_)
       if (is_barrier && *p_.buffers[place.buffer].comm == *x.comm) place.read_by_host = false;

@@ -1,4 +1,8 @@
 // The functions of libcuda that Coil's runtime opens, over fake_cuda.h's machine.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <cstdlib>
@@ -59,6 +63,42 @@ std::optional<Result> fault(const char* symbol) {
 
 void note(const std::string& what) {
   driver().machine.calls.push_back(what + " on device " + (current ? std::to_string(current->device) : "none"));
+}
+
+/// CUipcMemHandle.
+struct IpcHandle {
+  int process, file;
+  std::size_t bytes;
+  char rest[48] = {};
+};
+static_assert(sizeof(IpcHandle) == 64);
+
+/// Memory that other processes may map, where COIL_FAKE_CUDA_SHARES is set: that of large blocks, and what is mapped.
+struct SharedBlock {
+  int file;
+  std::size_t bytes;
+};
+std::map<Address, SharedBlock>& shared_blocks() {
+  static std::map<Address, SharedBlock> blocks;
+  return blocks;
+}
+void* shared_block(std::size_t bytes) {
+  constexpr std::size_t kLarge = 2 << 20;
+  if (bytes < kLarge || !std::getenv("COIL_FAKE_CUDA_SHARES")) return nullptr;
+  const int file = memfd_create("fake_cuda", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return nullptr;
+  void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (block == MAP_FAILED) return nullptr;
+  shared_blocks()[reinterpret_cast<Address>(block)] = {file, bytes};
+  return block;
+}
+bool free_shared_block(Address at) {
+  const auto found = shared_blocks().find(at);
+  if (found == shared_blocks().end()) return false;
+  munmap(reinterpret_cast<void*>(at), found->second.bytes);
+  close(found->second.file);
+  shared_blocks().erase(found);
+  return true;
 }
 
 FakeStream& stream_of(void* stream) {
@@ -175,7 +215,8 @@ Result cuMemAlloc_v2(Address* at, std::size_t bytes) {
   std::size_t& used = driver().machine.used[current->device];
   if (bytes > driver().machine.memory - used) return kMemoryOut;
   used += bytes;
-  void* block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
+  void* block = shared_block(bytes);
+  if (!block) block = std::aligned_alloc(512, (bytes + 511) / 512 * 512);
   std::memset(block, 0xff, bytes);
   *at = reinterpret_cast<Address>(block);
   driver().memory[*at] = {bytes, current->device};
@@ -190,10 +231,32 @@ Result cuMemFree_v2(Address at) {
   if (found == driver().memory.end()) return kInvalidValue;
   driver().streams.synchronize_all();
   driver().machine.used[found->second.second] -= found->second.first;
-  std::free(reinterpret_cast<void*>(at));
+  if (!free_shared_block(at)) std::free(reinterpret_cast<void*>(at));
   driver().memory.erase(found);
   note("cuMemFree");
   return kDone;
+}
+Result cuIpcGetMemHandle(IpcHandle* handle, Address at) {
+  ENTER("cuIpcGetMemHandle");
+  const auto found = shared_blocks().find(at);
+  if (found == shared_blocks().end()) return kNotSupported;
+  *handle = {getpid(), found->second.file, found->second.bytes};
+  return kDone;
+}
+Result cuIpcOpenMemHandle_v2(Address* at, IpcHandle handle, unsigned) {
+  ENTER("cuIpcOpenMemHandle_v2");
+  const std::string path = "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.file);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (file < 0) return kInvalidValue;
+  void* block = mmap(nullptr, handle.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (block == MAP_FAILED) return close(file), kInvalidValue;
+  *at = reinterpret_cast<Address>(block);
+  shared_blocks()[*at] = {file, handle.bytes};
+  return kDone;
+}
+Result cuIpcCloseMemHandle(Address at) {
+  ENTER("cuIpcCloseMemHandle");
+  return free_shared_block(at) ? kDone : kInvalidValue;
 }
 Result cuMemHostAlloc(void** at, std::size_t bytes, unsigned) {
   ENTER("cuMemHostAlloc");

@@ -17,8 +17,9 @@ namespace coil::fake_cuda {
 using Result = int;
 inline constexpr Result kDone = 0, kInvalidValue = 1, kMemoryOut = 2, kInvalidContext = 201, kNoBinary = 209,
                         kUnsupportedPtx = 222, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
-                        kIllegalAddress = 700, kCaptureUnsupported = 900, kCaptureInvalidated = 901,
-                        kCaptureUnmatched = 903, kCaptureUnjoined = 904, kCaptureIsolation = 905;
+                        kNotSupported = 801, kIllegalAddress = 700, kCaptureUnsupported = 900,
+                        kCaptureInvalidated = 901, kCaptureUnmatched = 903, kCaptureUnjoined = 904,
+                        kCaptureIsolation = 905;
 
 struct GraphNode {
   std::function<void()> run;

@@ -146,6 +146,25 @@ class Sums(nn.Module):
         return product, sums, once, twice, others, funcol.all_reduce(self.weight, "sum", group)
 
 
+class Residuals(nn.Module):
+    """What follows sums goes on with them: residuals and norms, of 16-bit floats too, and what is read in other ways:
+    columns, other layouts, one line in part, two sums at once.
+    """
+
+    def forward(self, x, halves, brains, odd, wide):
+        group = dist.group.WORLD
+        total = lambda t: funcol.all_reduce(t, "sum", group)
+        out = []
+        for v in (x, halves, brains, wide):
+            h = v + total(v * 0.5)
+            norm = h.float() * torch.rsqrt(h.float().pow(2).mean(-1, keepdim=True) + 1e-6)
+            out += [h, norm.to(v.dtype)]
+        part = total(torch.sigmoid(odd))
+        out += [part.t() + 1, part.sum(0), part.amax(-1), total(x + 1) * total(x - 1)]
+        later = total(torch.tanh(out[0]))
+        return out, later + x, torch.softmax(total(later * 2), -1)
+
+
 class Experts(nn.Module):
     """Rows go to the ranks that data tell."""
 
@@ -300,6 +319,11 @@ def programs(rank, ranks):
             values(3, 5).bfloat16(),
             torch.randint(0, 9, (4, 3), generator=random),
         ),
+        None,
+    )
+    made["residuals"] = (
+        Residuals(),
+        (values(4, 512), values(3, 1030).half(), values(2, 4096).bfloat16(), values(5, 7), values(2, 3001)),
         None,
     )
     made["large"] = Large(), (values(300, 400),), None

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.xdist_group("distribution_cuda"),  # exported once
 ]
 CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
-PROGRAMS = ["kinds", "exchanges", "in_place", "experts", "around", "large", "branches"]
+PROGRAMS = ["kinds", "exchanges", "in_place", "experts", "around", "large", "branches", "residuals"]
 RANKS = 2
 
 
@@ -69,7 +69,7 @@ def start(folder, name, command, store, *options, **more):
         processes.append(
             subprocess.Popen(
                 list(map(str, [COIL, command(rank)[0], package, *command(rank)[1:]])),
-                env=environment(folder, archive, rank, store, **more),
+                env=environment(folder, archive, rank, store, given, **more),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -95,7 +95,7 @@ def run(folder, name, store, *options, **more):
 def test_program(folder, name):
     for errors in run(folder, name, f"nccl-{name}"):
         assert ("cannot share memory" in errors) == (
-            name in ("kinds", "in_place", "messages", "large")
+            name in ("kinds", "in_place", "messages", "large", "residuals")
         )  # the driver of tests maps none
 
 
@@ -138,6 +138,65 @@ def test_sums_by_nccl(folder):
     no_shots = [o for n in ("one", "two") for o in ("--set", f"distribution.{n}_shot_bytes=0")]
     for errors in run(folder, "kinds", "no-shots", *no_shots):
         assert not errors
+
+
+SHARES = {"COIL_FAKE_CUDA_SHARES": "1"}
+
+
+def test_sums_in_kernels(folder):
+    """Over memory of the other rank's device that kernels write to: call after call, so that both places that lines lie
+    in come to be used again. The library is asked for no sum.
+    """
+    text = emit(folder / "residuals.0.pt2", "python", *TO_CUDA).read_text()
+    assert "one_shot_all_reduce" not in text and "c_peer_sum" in text
+    for errors in run(folder, "residuals", "fused", **SHARES):
+        assert not errors
+    command = lambda _: ("bench", "--seconds", "60")
+    run_on(start(folder, "residuals", command, "fused-bench", **SHARES), 5)
+
+
+def test_sums_in_kernels_recorded(folder):
+    command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
+    run_on(start(folder, "residuals", command, "fused-recorded", **SHARES), 5)
+
+
+def test_sums_in_calls_of_their_own(folder):
+    apart = ("--set", "distribution.fuse_sums=false")
+    text = emit(folder / "residuals.0.pt2", "python", *TO_CUDA, *apart).read_text()
+    assert "begin_peer_sum" not in text and "one_shot_all_reduce" in text
+    for errors in run(folder, "residuals", "apart", *apart):
+        assert "cannot share memory" in errors
+
+
+def test_rank_that_fuses_no_sums(folder):
+    """Ranks that would wait for one another in different ways are told before anything is exchanged."""
+    apart = lambda rank: ("--set", "distribution.fuse_sums=false") if rank == 1 else ()
+    command = lambda _: ("bench", "--seconds", "60")
+    for process in start(folder, "residuals", command, "fuses-not", apart, **SHARES):
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 1 and "planned otherwise" in errors, errors
+
+
+@pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGSTOP])
+def test_rank_that_leaves_sums_in_kernels(folder, ending):
+    """The other one's kernel gives up after the timeout, and the error names the rank."""
+    processes = start(
+        folder,
+        "residuals",
+        lambda _: ("bench", "--seconds", "60"),
+        f"leaves-{ending}",
+        **SHARES,
+        COIL_GROUP_TIMEOUT="4",
+    )
+    time.sleep(5)
+    assert all(p.poll() is None for p in processes), [p.communicate(timeout=60) for p in processes]
+    os.kill(processes[1].pid, ending)
+    begin = time.monotonic()
+    _, errors = processes[0].communicate(timeout=60)
+    processes[1].kill()
+    processes[1].wait()
+    assert processes[0].returncode == 1 and time.monotonic() - begin < 30
+    assert "a sum of" in errors and "rank 1 is gone" in errors and "internal error" not in errors, errors
 
 
 @pytest.mark.parametrize("graphs", ["false", "true"])

@@ -4,6 +4,7 @@
 
 #include "codegen/in_place.h"
 #include "codegen/index_width.h"
+#include "ir/comm_buffers.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "sym/print.h"
@@ -25,6 +26,13 @@ Body::Body(ir::Graph& g, LoopNest n, const Dialect& d)
     : graph(g), dialect(d), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
   if (const auto why = dialect.refusal(graph, nest)) fail("{}", *why);
   if (indices_fit_32(graph, nest)) index_type_ = "i32";
+  for (const Statement& s : nest.statements)
+    for (Scalar l : ir::loads(s.body)) {
+      if (!ir::is_peer_sum(graph, l->buffer)) continue;
+      COIL_CHECK(!sum_ || sum_ == l->buffer, "a kernel adds up two operands over ranks");
+      COIL_CHECK(!l->mask && l->args.empty(), "what is added up over ranks is read where data say");
+      sum_ = l->buffer;
+    }
 }
 
 // ---- Lines ----
@@ -189,11 +197,20 @@ bool Body::packable(Scalar n) {
          loads_as_one(env(), n, lanes, [&](Scalar x) { return varies(x); });
 }
 
-std::string Body::pack_load(Scalar n) {
+std::string Body::pack_place(Scalar n) {
   std::vector<std::string> args;
   for (Scalar a : n->args) args.push_back(name(a));
-  const std::string mask = n->mask ? name(n->mask) : "";
-  const std::string at = fmt::format("{} + {}", pointer(n->buffer, false), index_text(n->index[0], args));
+  return fmt::format("{} + {}", pointer(n->buffer, false), index_text(n->index[0], args));
+}
+
+std::string Body::pack_send(Scalar n) { return fmt::format("c_send<{}>({})", lanes.width, pack_place(n)); }
+
+std::string Body::pack_receive(Scalar n, const std::string& sent) {
+  return fmt::format("c_receive<{}>({}, {})", lanes.width, pack_place(n), sent);
+}
+
+std::string Body::pack_load(Scalar n) {
+  const std::string at = pack_place(n), mask = n->mask ? name(n->mask) : "";
   const std::string x = rest.empty() ? fmt::format("c_read<{}>({})", lanes.width, at)
                                      : fmt::format("c_read_part<{}>({}, {})", lanes.width, at, rest);
   return n->mask ? fmt::format("{} ? {} : {}{{}}", mask, x, pack_type(graph.buffer(n->buffer).layout.dtype)) : x;
@@ -283,9 +300,31 @@ void Body::store(const Statement& s, const std::string& value) {
 
 // ---- The kernel ----
 
+void Body::settle_peer_sum() {
+  if (!sum_ || std::exchange(settled_, true)) return;
+  line("c_settle({}, epoch, ticket);", pointer(ir::peer_table(graph, *sum_), true));
+}
+
+/// What stands for the pointer to a sum's operand. Kernels of one table are one behind the other: each changes it.
+std::string Body::begin_peer_sum(KernelParts& parts) {
+  const std::string sum = pointer(*sum_, false), table = pointer(ir::peer_table(graph, *sum_), true);
+  const auto& buffers = arguments_.buffers();
+  const auto at = static_cast<std::size_t>(std::ranges::find(buffers, *sum_) - buffers.begin());
+  parts.parameters[at].name = fmt::format("q{}", at);
+  std::string text = fmt::format(
+      "  const u32 epoch = c_epoch({1});\n  c_sync();\n  const u32 ticket = c_ticket({1});\n"
+      "  const c_peer_sum<c_of_{2}> {0}(q{3}, {1}, epoch);\n",
+      sum, table, short_name(graph.buffer(*sum_).layout.dtype), at);
+  if (!std::exchange(settled_, true)) text += fmt::format("  c_settle({}, epoch, ticket);\n", table);
+  return text;
+}
+
 Kernel Body::finish(Launch launch) {
   Kernel k;
+  if (sum_) pointer(*sum_, false), pointer(ir::peer_table(graph, *sum_), true);
   k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
+  // Other ranks read it until all kernels have read theirs.
+  std::erase_if(k.in_place, [&](const auto& pair) { return sum_ == pair.first; });
   std::vector<DevicePointer> pointers;
   const auto& buffers = arguments_.buffers();
   for (std::size_t i = 0; i < buffers.size(); ++i)
@@ -299,6 +338,7 @@ Kernel Body::finish(Launch launch) {
   for (std::size_t i = 0; i < arguments_.scalars().size(); ++i)
     parts.body += fmt::format("  const {0} s{1} = ({0}){2};\n", index_type_, i,
                               dialect.scalar(i, pointers.size(), arguments_.scalars().size()));
+  if (sum_) parts.body += begin_peer_sum(parts);
   parts.body += head_ + body_;
   k.symbol = "coil_" + to_hex(hash(to_string(parts.parameters) + parts.qualifiers + parts.body)).substr(0, 16);
   k.text = parts.text(k.symbol, dialect.linkage);

@@ -90,6 +90,14 @@ class Body {
     return fmt::format("c_pack<{}, {}>", cuda_storage_type(storage), lanes.width);
   }
   std::string pack_load(ir::Scalar load);
+  /// A load of a sum over ranks (ir::is_peer_sum), and the two halves of one: what it gives the others, and what comes
+  /// of it once they have given theirs.
+  bool adds_up_over_ranks() const { return sum_.has_value(); }
+  bool is_peer_sum(ir::Scalar load) const { return load->op == ir::ScalarOp::LinearLoad && sum_ == load->buffer; }
+  std::string pack_send(ir::Scalar load);
+  std::string pack_receive(ir::Scalar load, const std::string& sent);
+  /// Ends the kernel's part in what its blocks share for a sum; here, where threads are to wait for other ranks.
+  void settle_peer_sum();
   /// Stores stand under this condition; empty: always.
   std::string store_guard;
   /// How many elements of a run are there, where its dimension may end within one; empty: all.
@@ -113,10 +121,13 @@ class Body {
   /// A parameter of the kernel with this value: kernels that differ in it are one text.
   std::string scalar(const std::string& key, Expr value) { return arguments_.scalar(key, value); }
   std::string index_text(Expr, const std::vector<std::string>& indirect);
+  std::string pack_place(ir::Scalar load);
+  std::string begin_peer_sum(KernelParts&);
 
   std::vector<sym::LoopVar> vars_;
   std::string index_type_ = "i64";
-  bool in_lanes_ = false, may_fail_ = false;
+  bool in_lanes_ = false, may_fail_ = false, settled_ = false;
+  std::optional<BufferId> sum_;  ///< what the kernel adds up over ranks
   int indent_ = 1;
   std::size_t next_ = 0;
   std::string body_, head_;

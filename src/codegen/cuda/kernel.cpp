@@ -25,7 +25,8 @@ Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& ta
   Body body(graph, std::move(nest), dialect);
   const KernelPlan plan = plan_kernel(graph, body.nest, target, request);
   Kernel kernel = std::visit(Emit{body}, plan);
-  kernel.candidates = choice_of(plan).candidates;
+  // All ranks launch a kernel that adds up over them in the same way, and none launches it alone to measure it.
+  if (!body.adds_up_over_ranks()) kernel.candidates = choice_of(plan).candidates;
   return kernel;
 }
 

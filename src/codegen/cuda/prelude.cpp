@@ -36,6 +36,7 @@ std::string written_on_cuda(std::string_view kernels) {
   const bool grouped = calls(" c_grouped");
   std::string out;
   if (calls(" c_attention")) out += device::whole("cuda/attention.cuh");
+  if (calls(" c_peer_sum")) out += device::whole("cuda/peer_sums.cuh");
   if (grouped || calls(" c_blocked_product")) out += device::whole("cuda/products.cuh");
   if (grouped) out += device::whole("cuda/grouped.cuh");
   if (calls(" c_convolution")) out += device::whole("cuda/convolutions.cuh");

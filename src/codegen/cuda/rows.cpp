@@ -1,6 +1,8 @@
 // Reductions along rows: a team of threads (part of a warp, a warp, a block, or a cluster of blocks) takes a row. Rows
 // that fit stay in registers from level to level; others are read again, which the second-level cache mostly serves.
 // Several blocks share a long row so that each is small: a multiprocessor then has others that load while one combines.
+#include <set>
+
 #include "codegen/cuda/forms.h"
 #include "support/error.h"
 
@@ -139,10 +141,16 @@ class Rows {
                          packs.emplace_back(b_.fresh("b")), config_.unroll);
                each(config_.unroll, at, false, [&] {
                  for (std::size_t k = 0; k < loads.size(); ++k) {
-                   const std::string value = b_.pack_load(loads[k]);
+                   const std::string value = first_of(loads[k]);
                    b_.line("{}[c] = {};", packs[k], value);
                  }
                });
+               if (std::ranges::any_of(loads, [&](Scalar l) { return gives_first(l); }))
+                 each(config_.unroll, at, false, [&] {
+                   for (std::size_t k = 0; k < loads.size(); ++k)
+                     if (gives_first(loads[k]))
+                       b_.line("{0}[c] = {1};", packs[k], b_.pack_receive(loads[k], packs[k] + "[c]"));
+                 });
                for (std::size_t k = 0; k < loads.size(); ++k) b_.set_pack(loads[k], packs[k] + "[c]");
                each(config_.unroll, at, false, inside);
                for (Scalar l : loads) b_.drop_pack(l);
@@ -289,6 +297,7 @@ class Rows {
         if (pair_of(*s)) b_.line("{0} = c_take({0}, y{1});", accumulators_[index_of(*s)].name, index_of(*s));
     });
     b_.store_guard.clear();
+    for (Scalar n : std::exchange(under_way_, {})) b_.drop_pack(n);
   }
 
   /// What earlier levels converted of many narrow elements is converted again, since it would take twice the registers.
@@ -300,16 +309,53 @@ class Rows {
     }
   }
 
+  /// Whether the load is of a sum over ranks, whose runs are all on their way before a thread waits for the first.
+  bool gives_first(Scalar load) const { return b_.is_peer_sum(load) && !ends_short_; }
+  std::string first_of(Scalar load) { return gives_first(load) ? b_.pack_send(load) : b_.pack_load(load); }
+
   void preload(const std::vector<Scalar>& roots) {
-    std::vector<const Kept*> packs;
+    std::vector<std::pair<Scalar, std::string>> packs;
     for (const Kept& k : kept_)
       if (k.pack && k.level == level_ && std::find(roots.begin(), roots.end(), k.value) != roots.end())
-        packs.push_back(&k);
+        packs.emplace_back(k.value, k.name);
+    for (Scalar n : roots) {
+      const bool is_kept = std::ranges::any_of(kept_, [&](const Kept& k) { return k.pack && k.value == n; });
+      if (is_kept || !unrolled_ || !gives_first(n) || !b_.packable(n) || !moves(n) || !exchanged_.insert(n).second)
+        continue;
+      b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(n->buffer).layout.dtype),
+              packs.emplace_back(n, b_.fresh("b")).second, config_.unroll);
+    }
     if (packs.empty()) return;
+    const std::vector<Scalar> meanwhile = loaded_meanwhile(roots, packs);
+    for (Scalar n : meanwhile)
+      b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(n->buffer).layout.dtype),
+              packs.emplace_back(n, b_.fresh("b")).second, config_.unroll);
     turns(roots, [&] {
-      for (const Kept* k : packs) b_.line("{}[c] = {};", k->name, b_.pack_load(k->value));
+      for (const auto& [value, name] : packs) b_.line("{}[c] = {};", name, first_of(value));
     });
-    for (const Kept* k : packs) b_.set_pack(k->value, k->name + "[c]");
+    if (std::ranges::any_of(packs, [&](const auto& p) { return gives_first(p.first); })) {
+      b_.settle_peer_sum();
+      turns(roots, [&] {
+        for (const auto& [value, name] : packs)
+          if (gives_first(value)) b_.line("{}[c] = {};", name, b_.pack_receive(value, name + "[c]"));
+      });
+    }
+    for (const auto& [value, name] : packs) b_.set_pack(value, name + "[c]");
+    under_way_ = meanwhile;
+  }
+
+  /// What else a level reads, where it waits for other ranks: on its way before that.
+  std::vector<Scalar> loaded_meanwhile(const std::vector<Scalar>& roots,
+                                       const std::vector<std::pair<Scalar, std::string>>& packs) {
+    std::vector<Scalar> found;
+    const auto is_here = [&](Scalar n) {
+      return std::ranges::any_of(packs, [&](const auto& p) { return p.first == n; });
+    };
+    if (std::ranges::none_of(packs, [&](const auto& p) { return gives_first(p.first); })) return found;
+    for (Scalar n : batched(roots))
+      if (!is_here(n) && !b_.is_peer_sum(n) && std::ranges::none_of(kept_, [&](const Kept& k) { return k.value == n; }))
+        found.push_back(n);
+    return found;
   }
 
   bool read_later(const Statement& made) const {
@@ -394,6 +440,8 @@ class Rows {
   std::string guard_;
   std::vector<Accumulator> accumulators_;
   std::vector<Kept> kept_;
+  std::vector<Scalar> under_way_;  ///< loads of this level that are in registers
+  std::set<Scalar> exchanged_;     ///< loads of sums over ranks that are in registers
 };
 
 }  // namespace

@@ -6,15 +6,24 @@
 #include "codegen/heuristics/points.h"
 #include "codegen/heuristics/scans.h"
 #include "codegen/heuristics/scatters.h"
+#include "ir/comm_buffers.h"
 
 namespace coil::codegen {
 namespace {
 
 using scheduler::Role;
 
+/// Kernels over windows read their operands as they lie.
+bool adds_up_over_ranks(const ir::Graph& graph, const LoopNest& nest) {
+  return std::ranges::any_of(nest.statements, [&](const Statement& s) {
+    return std::ranges::any_of(ir::loads(s.body), [&](ir::Scalar l) { return ir::is_peer_sum(graph, l->buffer); });
+  });
+}
+
 KernelPlan plan_reductions(ir::Graph& graph, const LoopNest& nest, const target::Costs& costs,
                            const LaunchRequest& request) {
-  if (auto windows = plan_windows(graph, nest, costs, request)) return std::move(*windows);
+  if (!adds_up_over_ranks(graph, nest))
+    if (auto windows = plan_windows(graph, nest, costs, request)) return std::move(*windows);
   if (nest.vector == LoopNest::Vector::Outer)
     return ColumnPlan{choose(column_configs(column_facts(graph, nest), costs), request)};
   return plan_rows(graph, nest, costs, request);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "codegen/heuristics/nest_facts.h"
+#include "ir/comm_buffers.h"
 
 namespace coil::codegen {
 namespace {
@@ -11,10 +12,20 @@ constexpr std::int64_t kUnknownPoints = 1 << 24;  // of a kernel whose sizes hav
 constexpr int kPointThreads = 256;                // of a block
 
 /// Vectors narrow enough that an eighth of the threads which the machine holds have work.
-int filling_vector(std::int64_t points, int widest, const target::Costs& costs) {
+int filling_vector(std::int64_t points, int widest, int least, const target::Costs& costs) {
   int width = widest;
-  while (width > 1 && points / width < costs.threads() / 8) width /= 2;
+  while (width > least && points / width < costs.threads() / 8) width /= 2;
   return width;
+}
+
+/// Elements that go to other ranks at once, of what a kernel adds up over them; else 1.
+int exchanged_vector(const ir::Graph& graph, const LoopNest& nest) {
+  constexpr std::size_t kExchangedBytes = 8;
+  for (const Statement& s : nest.statements)
+    for (ir::Scalar l : ir::loads(s.body))
+      if (ir::is_peer_sum(graph, l->buffer))
+        return static_cast<int>(kExchangedBytes / size_of(graph.buffer(l->buffer).layout.dtype));
+  return 1;
 }
 
 int flat_vector(ir::Graph& graph, const LoopNest& nest) {
@@ -54,13 +65,15 @@ PointFacts point_facts(ir::Graph& graph, const LoopNest& nest) {
   f.points = graph.env().hint_or(graph.env().simplify(product_of(nest.outer)), kUnknownPoints);
   if (!nest.outer.empty()) f.vector = widest_vector(graph, nest, nest.outer.back());
   f.flat_vector = flat_vector(graph, nest);
+  f.least_vector = exchanged_vector(graph, nest);
   return f;
 }
 
 std::vector<LaunchConfig> point_configs(const PointFacts& f, const target::Costs& costs) {
-  const int width = filling_vector(f.points, f.vector, costs);
+  const int width = filling_vector(f.points, f.vector, f.least_vector, costs);
   if (width == 1)
-    if (const int flat = filling_vector(f.points, f.flat_vector, costs); flat > 1) return flat_configs(flat);
+    if (const int flat = filling_vector(f.points, f.flat_vector, f.least_vector, costs); flat > 1)
+      return flat_configs(flat);
   // Narrow accesses: several points a thread, so that enough bytes are under way.
   const LaunchConfig usual{.threads = f.points / width < costs.threads() / 4 ? 128 : kPointThreads,
                            .vector = width,

@@ -12,6 +12,7 @@ struct PointFacts {
   /// Widest of results that lie as their points do, whatever the last dimension's size is; 1 where a result lies
   /// otherwise.
   int flat_vector = 1;
+  int least_vector = 1;  ///< narrower ones move no less between ranks
 };
 
 PointFacts point_facts(ir::Graph&, const LoopNest&);

@@ -3,6 +3,8 @@
 #include "../grid/fibers.h"
 
 // @piece machine
+#include <sched.h>
+#include <time.h>
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -39,6 +41,26 @@ struct uint4 {
 #define c_sync_warp c_wait
 C_FN void c_fence() {}
 C_FN void c_begin() {}
+C_FN u32 c_blocks() { return (u32)c_grid_blocks; }
+C_FN u64 c_nanoseconds() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (u64)t.tv_sec * 1000000000u + (u64)t.tv_nsec;
+}
+struct alignas(16) c_line {
+  u32 low, first, high, second;
+};
+C_FN void c_put_line(c_line* to, u32 low, u32 high, u32 mark) {
+  __atomic_store_n((u64*)to, low | (u64)mark << 32, __ATOMIC_RELEASE);
+  __atomic_store_n((u64*)to + 1, high | (u64)mark << 32, __ATOMIC_RELEASE);
+}
+C_FN c_line c_get_line(const c_line* at) {
+  const u64 a = __atomic_load_n((const u64*)at, __ATOMIC_ACQUIRE),
+            b = __atomic_load_n((const u64*)at + 1, __ATOMIC_ACQUIRE);
+  c_line r;
+  r.low = (u32)a, r.first = (u32)(a >> 32), r.high = (u32)b, r.second = (u32)(b >> 32);
+  return r;
+}
 C_FN bool c_stop(const i64* status) { return status && *status; }
 C_FN void c_fail(i64* status) { *status = 1; }
 template <class T> static T c_shfl_xor(T x, int o) { return c_exchange(x, c_here->now ^ o); }

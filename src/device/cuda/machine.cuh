@@ -84,6 +84,30 @@ C_FN void c_begin() { asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launc
 #else
 C_FN void c_begin() {}
 #endif
+C_FN u32 c_blocks() { return gridDim.x * gridDim.y * gridDim.z; }
+C_FN u64 c_nanoseconds() {
+  u64 t;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+  return t;
+}
+// Of memory that other devices write to and read: each half, eight bytes, is whole wherever it is seen.
+struct alignas(16) c_line {
+  u32 low, first, high, second;
+};
+C_FN void c_put_line(c_line* to, u32 low, u32 high, u32 mark) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};"
+               :
+               : "l"(__cvta_generic_to_global(to)), "r"(low), "r"(mark), "r"(high)
+               : "memory");
+}
+C_FN c_line c_get_line(const c_line* at) {
+  c_line r;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r.low), "=r"(r.first), "=r"(r.high), "=r"(r.second)
+               : "l"(__cvta_generic_to_global(at))
+               : "memory");
+  return r;
+}
 C_FN bool c_stop(const i64* status) {
   c_begin();
   return status && *(volatile const i64*)status;

@@ -16,6 +16,7 @@ struct c_dim {
   unsigned x = 0, y = 0, z = 0;
 };
 static thread_local c_dim c_thread_at, c_block_at;
+static thread_local unsigned long c_grid_blocks;
 
 // A block's threads: fibers where the kernel waits anywhere, else plain calls.
 struct c_fiber {
@@ -57,6 +58,7 @@ static void c_launch(const unsigned long* grid, unsigned block_threads, unsigned
   c_block block;
   c_here = &block;
   block.body = body;
+  c_grid_blocks = grid[0] * grid[1] * grid[2];
   for (unsigned long z = 0; z < grid[2]; ++z)
     for (unsigned long y = 0; y < grid[1]; ++y)
       for (unsigned long x = 0; x < grid[0]; x += cluster) {

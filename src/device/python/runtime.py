@@ -65,7 +65,7 @@ EXCHANGES = {
     "receive",
     "wait_collective",
 }
-EXCHANGES |= {"one_shot_all_reduce", "two_shot_all_reduce", "comm_barrier"}
+EXCHANGES |= {"one_shot_all_reduce", "two_shot_all_reduce", "begin_peer_sum", "comm_barrier"}
 
 
 class HostLibraryCall:

@@ -119,6 +119,12 @@ def torch_two_shot_all_reduce(inputs, outputs, group, by_ranks=0):
     outputs[0].copy_(exchanged("all_reduce", inputs[0], "sum", group_name(group)))
 
 
+# @piece begin_peer_sum
+def torch_begin_peer_sum(inputs, outputs, group):
+    """Kernels find no other rank in the table, and so the sum in its operand."""
+    outputs[0].copy_(exchanged("all_reduce", inputs[0], "sum", group_name(group)))
+
+
 # @piece comm_barrier
 def torch_comm_barrier(inputs, outputs, group):
     torch.distributed.barrier(torch.distributed.distributed_c10d._resolve_process_group(group_name(group)))

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/comm_buffers.h"
 #include "ir/tensor_box.h"
 
 namespace coil::ir {
@@ -273,6 +274,7 @@ class PartWrites {
 std::optional<BufferId> copied_buffer(Graph& graph, const Operation& op) {
   const auto* loop = std::get_if<Pointwise>(&op.node);
   if (!loop || !op.store_index.empty() || !is_load(loop->body) || loop->body->buffer == op.outs[0]) return std::nullopt;
+  if (is_peer_sum(graph, loop->body->buffer)) return std::nullopt;
   if (!same_place(graph, loop->body, op.outs[0], graph.ivars(loop->sizes.size()), loop->sizes)) return std::nullopt;
   return loop->body->buffer;
 }

@@ -4,6 +4,7 @@
 #include "passes/loop/batch_invariance.h"
 #include "passes/loop/device_copies.h"
 #include "passes/loop/fuse_post_ops.h"
+#include "passes/loop/fuse_sums.h"
 #include "passes/loop/layout_choice.h"
 #include "passes/loop/nan_guards.h"
 #include "passes/loop/own_products.h"
@@ -95,6 +96,12 @@ inline constexpr LoopPass kPackWeights{
       }
     },
     [](const target::Target&, const Settings& settings) { return settings.pack_weights; }};
+inline constexpr LoopPass kFuseSums{
+    "fuse-sums", "Small sums over a group that loops read are added up by the kernels of these loops.",
+    on_loops<ir::fuse_sums>, [](const target::Target& target, const Settings& settings) {
+      // (Other languages of kernels have no way to reach other devices.)
+      return target.has(target::Feature::PeerSums) && settings.fuse_sums && settings.cuda_kernels == "cuda";
+    }};
 inline constexpr LoopPass kVerifyLoops{
     "verify", "Symbols are defined before they are used, and blocks are closed; else the compile fails.",
     [](ir::Graph& graph, const LoopContext&) { ir::verify(graph); }, verifies};

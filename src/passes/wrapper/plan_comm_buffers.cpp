@@ -5,6 +5,7 @@
 
 #include "library_ops/collectives.h"
 #include "runtime/plan/arena_planner.h"
+#include "runtime/plan/plan.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
 
@@ -19,7 +20,7 @@ struct Life {
 
 class Planner {
  public:
-  explicit Planner(Program& p) : p_(p) {}
+  explicit Planner(Program& p) : p_(p), tables_(peer_tables(p)) {}
 
   void run() {
     find_lives();
@@ -45,7 +46,7 @@ class Planner {
   void born(BufferId b, std::size_t line) {
     const auto [life, added] = lives_.try_emplace(b, Life{.first = line, .bytes = comm_bytes(p_, b)});
     life->second.last = line;
-    if (added) groups_[p_.buffers[b].comm->group].push_back(b);
+    if (added && !tables_.contains(b)) groups_[p_.buffers[b].comm->group].push_back(b);
   }
 
   void place(const std::vector<BufferId>& buffers) {
@@ -63,12 +64,23 @@ class Planner {
     }
   }
 
+  std::int64_t behind_pool(const std::string& group) const {
+    std::int64_t end = 0;
+    for (BufferId b : groups_.at(group)) {
+      const Life& life = lives_.at(b);
+      end = std::max(end, life.offset + (life.bytes + kCommAlignment - 1) / kCommAlignment * kCommAlignment);
+    }
+    return static_cast<std::int64_t>(runtime::peer_table_offset(static_cast<std::uint64_t>(end)));
+  }
+
   void set_offsets() {
+    for (BufferId b : tables_) lives_.at(b).offset = behind_pool(p_.buffers[b].comm->group);
     for (Line& l : p_.lines)
       if (auto* a = std::get_if<AllocateComm>(&l)) a->offset = lives_.at(a->buffer).offset;
   }
 
   bool shares(BufferId b) const {
+    if (tables_.contains(b)) return false;
     const Life& mine = lives_.at(b);
     return std::ranges::any_of(groups_.at(p_.buffers[b].comm->group), [&](BufferId other) {
       const Life& theirs = lives_.at(other);
@@ -99,6 +111,7 @@ class Planner {
   }
 
   Program& p_;
+  const std::set<BufferId> tables_;
   std::map<BufferId, Life> lives_;
   std::map<std::string, std::vector<BufferId>> groups_;
 };

@@ -204,7 +204,9 @@ void Binding::bind_memory() {
         break;
       }
       case BufferKind::Comm: {
-        const auto offset = static_cast<std::uint64_t>(b.arena_offset), room = pools_[b.index]->bytes();
+        const auto offset = static_cast<std::uint64_t>(b.arena_offset), bytes = pools_[b.index]->bytes();
+        const bool is_table = !plan_.device.is_host() && offset == peer_table_offset(bytes);
+        const std::uint64_t room = is_table ? offset + kPeerTableBytes : bytes;
         now_.buffer_bytes[owner] = is_late(b.bytes) && offset <= room ? room - offset : slot_bytes(b.bytes, b.name);
         if (offset > room || now_.buffer_bytes[owner] > room - offset)
           fail("communication buffer {} would have {} bytes for these sizes, more than was planned for", b.name,

@@ -98,6 +98,8 @@ class Allocation final : public SymmetricMemory {
     pads_->barrier(doing);
   }
 
+  const std::int64_t* failure() const override { return own_->failure(); }
+
   void abandon() noexcept override {
     if (pads_) pads_->abandon();
   }
@@ -166,6 +168,7 @@ class Allocation final : public SymmetricMemory {
         peers_.push_back(r == rank() ? nullptr : backend_.map(o.memory, request_.bytes, request_.device));
         pads.push_back(r == rank() ? nullptr : host_.map(o.pad, pad_bytes(), {}));
       }
+      connect();
     } catch (const std::exception& e) {
       mine = fmt::format("rank {}: {}", rank(), e.what());
     }
@@ -175,6 +178,13 @@ class Allocation final : public SymmetricMemory {
     own_pad_->mapped_by_all();
     pads_ = std::make_unique<SignalPads>(meeting_, std::move(own_pad_), std::move(pads));
     return {};
+  }
+
+  void connect() {
+    std::vector<std::byte*> all;
+    for (int r = 0; r < size(); ++r)
+      all.push_back(r == rank() ? own_->data() : peers_[static_cast<std::size_t>(r)]->data());
+    own_->connect(all, rank(), std::chrono::duration_cast<std::chrono::nanoseconds>(meeting_.timeout));
   }
 
   void warn(const std::string& why) {

@@ -4,11 +4,13 @@
 // Where ranks cannot map each other's memory (they are on several machines, or the system does not let them) all ranks
 // get memory of their own instead, which `is_shared` tells: whoever uses it then exchanges by the group.
 #pragma once
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,6 +38,8 @@ class SymmetricMemory {
   /// Returns when all ranks have come to it: what they wrote before can be read then. Throws Error naming the rank that
   /// is gone, late, or about to do something else; the memory is of no more use then, on any rank.
   virtual void barrier(const Doing&) = 0;
+  /// The word to which kernels write the rank that does not come, from 1; null where there are no such kernels.
+  virtual const std::int64_t* failure() const { return nullptr; }
   /// This rank's run has failed between two exchanges, so that its next one would meet the others' at another place:
   /// the memory is of no more use, on any rank.
   virtual void abandon() noexcept = 0;
@@ -71,6 +75,11 @@ class Segment {
   virtual std::byte* data() const = 0;
   /// What the others map it by: one line of text.
   virtual std::string handle() const { return {}; }
+  /// The same memory of all ranks, by rank, as this process sees it, and how long to wait for one of them.
+  virtual void connect(std::span<std::byte* const> ranks, int rank, std::chrono::nanoseconds timeout) {
+    (void)ranks, (void)rank, (void)timeout;
+  }
+  virtual const std::int64_t* failure() const { return nullptr; }
   /// All others have mapped it.
   virtual void mapped_by_all() {}
 };

@@ -305,6 +305,10 @@ struct CommPool {
   std::string plan;  ///< what lies in it, in words that must be the same on all ranks
 };
 
+/// Behind the bytes of a pool on a GPU lies the table by which kernels reach other ranks: a Comm buffer at this place.
+constexpr std::uint64_t kPeerTableBytes = 256;
+constexpr std::uint64_t peer_table_offset(std::uint64_t pool_bytes) { return (pool_bytes + 255) / 256 * 256; }
+
 /// Steps, whole blocks among them, that a device can hold as one graph, and what crosses their borders. A block's steps
 /// are all in one part or in none, or the part lies in the block. What is allocated and freed in a part is in neither
 /// list.

@@ -124,9 +124,10 @@ class PlanChecker {
 
   void check_comm(const Buffer& b, const std::string& what) const {
     slot(b.bytes, what);
-    require(b.index < plan_.comm_pools.size() && b.arena_offset >= 0 && b.shares < 0 &&
-                static_cast<std::uint64_t>(b.arena_offset) <= plan_.comm_pools[b.index].bytes,
-            what);
+    require(b.index < plan_.comm_pools.size() && b.arena_offset >= 0 && b.shares < 0, what);
+    const std::uint64_t bytes = plan_.comm_pools[b.index].bytes,
+                        last = plan_.device.is_host() ? bytes : peer_table_offset(bytes);
+    require(static_cast<std::uint64_t>(b.arena_offset) <= last, what);
   }
 
   void check_step(const KernelCall& call) const {

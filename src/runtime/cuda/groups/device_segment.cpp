@@ -29,11 +29,10 @@ std::shared_ptr<const CudaDevice> open_device(int index) {
 
 class DeviceSegment final : public Segment {
  public:
-  DeviceSegment(std::size_t bytes, Device device) : device_(open_device(device.index)) {
+  DeviceSegment(std::size_t bytes, Device device) : device_(open_device(device.index)), bytes_(bytes) {
     const Driver& d = device_->driver();
     const CurrentContext current(*device_);
-    const std::size_t all =
-        (cuda::PeerControl::offset(bytes) + cuda::PeerControl::kBytes + kPiece - 1) / kPiece * kPiece;
+    const std::size_t all = (cuda::PeerControl::all_bytes(bytes) + kPiece - 1) / kPiece * kPiece;
     d.check(d.allocate(&address_, all), "allocate memory that ranks share");
     try {
       d.check(d.fill_bytes(address_, 0, all, nullptr), "fill memory");
@@ -46,9 +45,31 @@ class DeviceSegment final : public Segment {
   ~DeviceSegment() override {
     const CurrentContext current(*device_);
     device_->driver().release(address_);
+    if (failure_) device_->driver().host_release(failure_);
   }
 
   std::byte* data() const override { return reinterpret_cast<std::byte*>(address_); }
+  const std::int64_t* failure() const override { return failure_; }
+
+  void connect(std::span<std::byte* const> ranks, int rank, std::chrono::nanoseconds timeout) override {
+    if (ranks.size() > cuda::PeerControl::kRanks) return;  // whoever uses it refuses
+    const Driver& d = device_->driver();
+    const CurrentContext current(*device_);
+    void* word = nullptr;
+    d.check(d.host_allocate(&word, sizeof *failure_, 0), "allocate page-locked memory");
+    failure_ = static_cast<std::int64_t*>(word);
+    *failure_ = 0;
+    cuda::PeerTable table{.failure = reinterpret_cast<std::uint64_t>(failure_),
+                          .timeout = static_cast<std::uint64_t>(timeout.count()),
+                          .rank = static_cast<std::uint32_t>(rank),
+                          .ranks = static_cast<std::uint32_t>(ranks.size())};
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+      table.lines[r] = reinterpret_cast<std::uint64_t>(ranks[r] + cuda::PeerControl::lines_offset(bytes_));
+    d.check(d.copy_to_device(address_ + peer_table_offset(bytes_), &table, sizeof table, nullptr),
+            "copy to the device");
+    d.check(d.stream_wait(nullptr), "copy to the device");
+  }
+
   std::string handle() const override {
     const Driver& d = device_->driver();
     if (!d.share || !d.share_open || !d.share_close) fail("the CUDA driver lets no other process map memory");
@@ -62,7 +83,9 @@ class DeviceSegment final : public Segment {
 
  private:
   std::shared_ptr<const CudaDevice> device_;
+  std::size_t bytes_;
   cuda::Address address_ = 0;
+  std::int64_t* failure_ = nullptr;
 };
 
 /// Another process's.

@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "library_ops/collectives.h"
 #include "runtime/cuda/driver/device.h"
 #include "runtime/groups/symmetric.h"
+#include "runtime/plan/plan.h"
 #include "tensor/dtype.h"
 
 namespace coil::runtime::cuda {
@@ -16,9 +18,21 @@ struct PeerControl {
   static constexpr std::size_t kSentBytes = 256 << 10,    ///< the largest operand that ranks send one another
       kControlBytes = 8192, kLineBytes = 2 * kSentBytes,  ///< half of a line tells that it has come
       kBytes = kControlBytes + 2 * kRanks * kLineBytes;
-  /// Where it begins in an allocation of so many bytes.
-  static constexpr std::size_t offset(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+  /// Where it begins in an allocation of so many bytes, behind a PeerTable.
+  static constexpr std::size_t offset(std::size_t bytes) { return peer_table_offset(bytes) + kPeerTableBytes; }
+  /// Where the lines lie, as many again, that a program's own kernels send.
+  static constexpr std::size_t lines_offset(std::size_t bytes) { return offset(bytes) + kBytes; }
+  static constexpr std::size_t all_bytes(std::size_t bytes) { return lines_offset(bytes) + 2 * kRanks * kLineBytes; }
 };
+
+/// What kernels of a program's own find at peer_table_offset (src/device/cuda/peer_sums.cuh: c_peer_table).
+struct PeerTable {
+  std::uint64_t lines[PeerControl::kRanks] = {}, failure = 0, timeout = 0;
+  std::uint32_t rank = 0, ranks = 0, epoch = 0, ticket = 0, broken = 0;
+};
+
+static_assert(sizeof(PeerTable) <= kPeerTableBytes &&
+              PeerControl::kSentBytes == library_ops::collectives::kPeerSumBytes);
 
 /// The parameter that all kernels take first (Peers).
 struct PeerMemory {

@@ -18,11 +18,11 @@ namespace names = library_ops::collectives;
 /// Tells of a rank that did not come to a sum: kernels write its number, from 1, to a word that the host sees.
 class PeerFailures final : public QueueWatcher {
  public:
-  PeerFailures(std::string what, std::string group, std::int64_t* word)
+  PeerFailures(std::string what, std::string group, const std::int64_t* word)
       : what_(std::move(what)), group_(std::move(group)), word_(word) {}
   void launched(void*) override { check(); }
   void check() override {
-    const std::int64_t found = *static_cast<volatile std::int64_t*>(word_);
+    const std::int64_t found = *static_cast<const volatile std::int64_t*>(word_);
     if (found == 0) return;
     const groups::Meeting meeting = groups::meeting(group_);
     fail("{} in process group '{}' failed on rank {}: rank {} is gone, or more than {} s late", what_, meeting.name,
@@ -31,7 +31,7 @@ class PeerFailures final : public QueueWatcher {
 
  private:
   std::string what_, group_;
-  std::int64_t* word_;
+  const std::int64_t* word_;
 };
 
 class PeerSum : public LibraryOp {
@@ -128,6 +128,65 @@ class TwoShot final : public PeerSum {
   TwoShot(const Attributes& a, Queue& queue) : PeerSum(names::kTwoShot, a, queue, true) {}
 };
 
+/// What kernels add up over ranks. Where ranks share memory nothing is queued: whoever reads the operand exchanges it.
+class BeginPeerSum final : public LibraryOp {
+ public:
+  BeginPeerSum(const Attributes& a, Queue& queue)
+      : group_(read(a, names::kGroup)), queue_(static_cast<CudaQueue&>(queue)) {}
+
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    if (inputs.size() != 1 || outputs.size() != 2) fail("{} takes a tensor and gives it and a table", kName);
+    x_ = inputs[0];
+    if (numel(x_.sizes) > 0 && !same_layout(x_.sizes, x_.strides, contiguous_strides(x_.sizes)))
+      fail("{} takes a dense, row-major tensor", kName);
+    if (bytes() > PeerControl::kSentBytes)
+      fail("{} takes at most {} bytes, not {}", kName, PeerControl::kSentBytes, bytes());
+    operand_ = nullptr;
+  }
+  bool runs_when_empty() const override { return false; }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
+    if (inputs[0] != operand_) find(inputs[0], outputs[1]);
+    if (!memory_->is_shared()) return by_group(outputs[0]);
+    failures_->check();
+    queue_.watch(failures_);
+    queue_.in_flight().clear();
+  }
+
+ private:
+  static constexpr std::string_view kName = names::kBeginPeerSum;
+  std::size_t bytes() const { return static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype); }
+
+  void find(const void* operand, const void* table) {
+    const auto place = groups::find_symmetric(operand);
+    if (!place) fail("{} takes values in a communication buffer, and was given others", kName);
+    memory_ = place->memory;
+    if (memory_->bytes() - place->offset < bytes()) fail("{}: the communication buffer is too small", kName);
+    if (table != memory_->data() + peer_table_offset(memory_->bytes())) fail("{}: the table lies elsewhere", kName);
+    operand_ = operand;
+    if (!memory_->is_shared()) return;
+    if (memory_->size() > PeerControl::kRanks)
+      fail("{} is of at most {} ranks; compile with --set distribution.fuse_sums=false", kName, PeerControl::kRanks);
+    failures_ = std::make_shared<PeerFailures>(fmt::format("a sum of {} {}", numel(x_.sizes), torch_name(x_.dtype)),
+                                               group_, memory_->failure());
+  }
+
+  void by_group(void* x) {
+    if (!joined_) joined_ = groups::group(group_, queue_.device());
+    if (auto watcher = std::dynamic_pointer_cast<QueueWatcher>(joined_)) queue_.watch(watcher);
+    joined_->order_behind(queue_.stream(), queue_.is_recording());
+    joined_->all_reduce(x, {x_.dtype, numel(x_.sizes)}, "sum")->wait_on(queue_.stream(), queue_.is_recording());
+  }
+
+  std::string group_;
+  CudaQueue& queue_;
+  BoundView x_;
+  const void* operand_ = nullptr;
+  std::shared_ptr<groups::SymmetricMemory> memory_;
+  std::shared_ptr<PeerFailures> failures_;
+  std::shared_ptr<groups::ProcessGroup> joined_;
+};
+
 /// The host meets the other ranks when the device has done what is queued.
 class Barrier final : public LibraryOp {
  public:
@@ -149,6 +208,7 @@ class Barrier final : public LibraryOp {
 
 const DefineLibraryOps kPeerSums(DeviceType::CUDA, {{names::kOneShot, call_site_on<OneShot>},
                                                     {names::kTwoShot, call_site_on<TwoShot>},
+                                                    {names::kBeginPeerSum, call_site_on<BeginPeerSum>},
                                                     {names::kBarrier, call_site_on<Barrier>}});
 
 [[maybe_unused]] const bool kExchanges = [] {

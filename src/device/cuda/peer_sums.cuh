@@ -1,0 +1,175 @@
+// Sums over the ranks of a group, by kernels that go on with what they have added up.
+//
+// Each rank sends its elements to all others in lines of 16 bytes, of which 8 say that they have come: whoever waits
+// for a line waits for nothing else, and reads it in memory of its own device. All ranks add in the order of the ranks,
+// in f32, and so get the same bits. Ranks run the same kernels in the same order, on grids alike, whose blocks are all
+// there at once or begin in order.
+//
+// Lines lie in one of two places in turns (`epoch`): a rank that sends in one epoch has run all of the kernel before,
+// and so has lines of that epoch from every rank, each of which had read all of the epoch before.
+#pragma once
+#include "memory.cuh"
+
+// @piece peer_sums
+// The runtime fills it (runtime/cuda/groups/peer_sums.h: PeerTable). Where ranks share no memory it holds zeros, and
+// what kernels read is the sum already.
+struct c_peer_table {
+  c_line* lines[8];  // of each rank, as this one sees them
+  u64* failure;      // the rank that does not come, from 1
+  u64 timeout;       // nanoseconds
+  u32 rank, ranks, epoch, ticket, broken;
+};
+constexpr i64 c_lines_of_rank = (256 << 10) / 8;
+
+// The epoch of this kernel. The last block that has read it begins the next one.
+C_FN u32 c_epoch(const i64* table) { return *(volatile const u32*)&((const c_peer_table*)table)->epoch + 1; }
+C_FN u32 c_ticket(i64* table) {
+  if (threadIdx.x != 0) return 0;
+  c_fence();
+  return (u32)c_count((c_counter*)&((c_peer_table*)table)->ticket);
+}
+C_FN void c_settle(i64* table, u32 epoch, u32 ticket) {
+  if (threadIdx.x != 0 || ticket + 1 != c_blocks()) return;
+  *(volatile u32*)&((c_peer_table*)table)->ticket = 0;
+  *(volatile u32*)&((c_peer_table*)table)->epoch = epoch;
+}
+
+// Whether to wait any longer for a rank.
+C_LARGE_FN bool c_may_wait(c_peer_table* table, u32 rank, u32 looks, u64& since) {
+  if (looks % 1024 != 0) return true;
+  if (*(volatile u32*)&table->broken) return false;
+  const u64 t = c_nanoseconds();
+  if (since == 0) since = t;
+  if (t - since < table->timeout) return true;
+  *(volatile u32*)&table->broken = 1;
+  *(volatile u64*)table->failure = 1 + rank;
+  return false;
+}
+
+#define C_SUM_OF(t, E)                                    \
+  struct c_of_##t {                                       \
+    typedef E element;                                    \
+    static C_METHOD f32 get(E x) { return c_get_##t(x); } \
+    static C_METHOD E put(f32 x) { return c_put_##t(x); } \
+  };
+C_SUM_OF(f32, f32)
+C_SUM_OF(f16, u16)
+C_SUM_OF(bf16, u16)
+
+template <class D> struct c_peer_sum_at;
+// What stands for the pointer to the operand.
+template <class D> struct c_peer_sum {
+  typedef typename D::element E;
+  const E* own;
+  c_peer_table* table;
+  u32 epoch, rank, ranks;
+  C_METHOD c_peer_sum(const E* p, i64* t, u32 e) : own(p), table((c_peer_table*)t), epoch(e) {
+    rank = table->rank, ranks = table->ranks;
+  }
+  C_METHOD c_line* lines(u32 to, u32 from) const {
+    return table->lines[to] + ((epoch & 1) * 8 + from) * c_lines_of_rank;
+  }
+  // N lines from `line` on, of these words.
+  template <int N> C_METHOD void send(i64 line, const u32 (&w)[2 * N]) const {
+#pragma unroll 1
+    for (u32 r = 0; r < ranks; ++r) {
+      if (r == rank) continue;
+      c_line* const to = lines(r, rank) + line;
+#pragma unroll
+      for (int k = 0; k < N; ++k) c_put_line(to + k, w[2 * k], w[2 * k + 1], epoch);
+    }
+  }
+  template <int N> C_METHOD void come(u32 from, i64 line, u32 (&w)[2 * N]) const {
+    const c_line* const at = lines(rank, from) + line;
+    u64 since = 0;
+    u32 looks = 0;
+    for (bool whole = false; !whole;) {
+      whole = true;
+#pragma unroll
+      for (int k = 0; k < N; ++k) {
+        const c_line l = c_get_line(at + k);
+        w[2 * k] = l.low, w[2 * k + 1] = l.high;
+        whole = whole && l.first == epoch && l.second == epoch;
+      }
+      if (!whole && !c_may_wait(table, from, ++looks, since)) return;
+    }
+  }
+  // Own words become those of the sums.
+  template <int N> C_METHOD void receive(i64 line, u32 (&w)[2 * N]) const {
+    if (ranks < 2) return;
+    constexpr int count = 8 * N / sizeof(E);
+    f32 sums[count] = {};
+    E e[count];
+#pragma unroll 1
+    for (u32 r = 0; r < ranks; ++r) {
+      u32 came[2 * N];
+      memcpy(came, w, sizeof w);
+      if (r != rank) come<N>(r, line, came);
+      memcpy(e, came, sizeof e);
+#pragma unroll
+      for (int k = 0; k < count; ++k) sums[k] = r == 0 ? D::get(e[k]) : sums[k] + D::get(e[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < count; ++k) e[k] = D::put(sums[k]);
+    memcpy(w, e, sizeof w);
+  }
+  C_METHOD c_peer_sum_at<D> operator+(i64 at) const { return c_peer_sum_at<D>{*this, at}; }
+  C_METHOD E operator[](i64 at) const { return one(at); }
+  // An element, with the others of its line.
+  C_METHOD E one(i64 at) const {
+    constexpr i64 count = 8 / sizeof(E);
+    const i64 line = at / count;
+    u32 w[2];
+    memcpy(w, own + line * count, sizeof w);
+    send<1>(line, w);
+    receive<1>(line, w);
+    const u32 shift = (u32)(at % count * sizeof(E) % 4 * 8), word = at % count * sizeof(E) < 4 ? w[0] : w[1];
+    const u32 bits = word >> shift;
+    E x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+  }
+};
+template <class D> struct c_peer_sum_at {
+  const c_peer_sum<D>& sum;
+  i64 at;
+};
+
+// V elements, in two halves: what the others are given, and what comes of it.
+template <int V, class D> C_FN c_pack<typename D::element, V> c_send(const c_peer_sum_at<D>& p) {
+  typedef typename D::element E;
+  const c_pack<E, V> own = c_read<V>(p.sum.own + p.at);
+  constexpr int N = sizeof own / 8;
+  if constexpr (N > 0) {
+    u32 w[2 * N];
+    memcpy(w, &own, sizeof own);
+    p.sum.template send<N>(p.at / (i64)(8 / sizeof(E)), w);
+  }
+  return own;
+}
+template <int V, class D>
+C_FN c_pack<typename D::element, V> c_receive(const c_peer_sum_at<D>& p, const c_pack<typename D::element, V>& own) {
+  typedef typename D::element E;
+  constexpr int N = sizeof own / 8;
+  c_pack<E, V> x = own;
+  if constexpr (N > 0) {
+    u32 w[2 * N];
+    memcpy(w, &own, sizeof own);
+    p.sum.template receive<N>(p.at / (i64)(8 / sizeof(E)), w);
+    memcpy(&x, w, sizeof x);
+  } else {
+#pragma unroll
+    for (int k = 0; k < V; ++k) x.e[k] = p.sum.one(p.at + k);
+  }
+  return x;
+}
+template <int V, class D> C_FN c_pack<typename D::element, V> c_read(const c_peer_sum_at<D>& p) {
+  return c_receive<V>(p, c_send<V>(p));
+}
+template <int V, class D> C_FN c_pack<typename D::element, V> c_read_part(const c_peer_sum_at<D>& p, i64 rest) {
+  if (rest >= V) return c_read<V>(p);
+  c_pack<typename D::element, V> r;
+#pragma unroll
+  for (int k = 0; k < V; ++k) r.e[k] = p.sum.one(p.at + (k < rest ? k : 0));
+  return r;
+}
