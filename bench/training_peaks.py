@@ -2,7 +2,7 @@
 eager's and Inductor's on the CPU, as torch's profiler counts allocations, beside what Coil plans for a GPU that need
 not be there. Parameters and inputs do not count, gradients do.
 
-usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--dropout] [--offload SHARE] [--set KEY=VALUE …]
+usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--dropout] [--offload SHARE] [--set ...]
 
 The step runs under autocast to bf16. Coil's graphs are planned and then carried out by torch: `least` is what is live
 at the fullest step, `pieces` what a run on torch's memory takes (runtime/plan/arena_pieces.h), `one arena` the same
