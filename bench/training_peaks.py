@@ -2,7 +2,7 @@
 eager's and Inductor's on the CPU, as torch's profiler counts allocations, beside what Coil plans for a GPU that need
 not be there. Parameters and inputs do not count, gradients do.
 
-usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--dropout] [--set KEY=VALUE ...]
+usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--dropout] [--offload SHARE] [--set ...]
 
 The step runs under autocast to bf16. Coil's graphs are planned and then carried out by torch: `least` is what is live
 at the fullest step, `pieces` what a run on torch's memory takes (runtime/plan/arena_pieces.h), `one arena` the same
@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/python"))
-from coil import dynamo  # noqa: E402
+from coil import dynamo, offload  # noqa: E402
 from coil.graph import translate  # noqa: E402
 from common import table  # noqa: E402
 from memory_budget import model_of  # noqa: E402
@@ -173,15 +173,31 @@ def planning(log, device, settings):
         dynamo.compile_graph = compile
 
 
-def coil(name, device, settings, dropout):
+def coil(name, device, settings, dropout, share):
     torch._dynamo.reset()
     torch.manual_seed(0)
     model, given = MODELS[name]()
-    log = []
+    log, options = [], {"cache": "none", "memory.offload": share}
     with planning(log, device, settings):
-        step_of(torch.compile(in_training(model, dropout), backend="coil", options={"cache": "none"}), given)()
+        step_of(torch.compile(in_training(model, dropout), backend="coil", options=options), given)()
     kept = sum(p["outputs"] for kind, p in log if kind == "forward")
     return {kind: max(p[kind] for _, p in log) for kind in ("whole", "pieces", "least")} | {"kept": kept}
+
+
+class Host:
+    """Moves values at once, in the place of a GPU's streams."""
+
+    def __init__(self, device):
+        pass
+
+    def send(self, slot, value):
+        return value.clone()
+
+    def fetch(self, slot, host):
+        return host.clone()
+
+    def end(self, slot):
+        pass
 
 
 def main():
@@ -190,16 +206,18 @@ def main():
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--no-inductor", action="store_true")
     parser.add_argument("--dropout", action="store_true", help="with the models' own rates of dropout, not 0")
+    parser.add_argument("--offload", type=float, default=0, help="the option memory.offload")
     parser.add_argument("--set", action="append", default=[])
     a = parser.parse_args()
     settings = dict(s.split("=", 1) for s in a.set)
     if a.device.startswith("cuda"):
         settings.setdefault("cuda.arch", "sm_90")
+    offload._DEVICES, offload._MOVERS, offload._LEAST = {"cpu"}, {"cpu": Host}, 1 << 14
     rows = []
     for name in a.names.split(","):
         eager = eager_or_inductor(name, False, a.dropout)
         inductor = (None, None) if a.no_inductor else eager_or_inductor(name, True, a.dropout)
-        own = coil(name, a.device, settings, a.dropout)
+        own = coil(name, a.device, settings, a.dropout, a.offload)
         cells = [eager[0], inductor[0], own["whole"], own["pieces"], own["least"], eager[1], inductor[1], own["kept"]]
         rows.append([name, *("" if c is None else f"{c / 2**20:.2f}" for c in cells)])
         print(rows[-1], flush=True)

@@ -17,6 +17,7 @@ from . import (
     facts,
     joint,
     masks,
+    offload,
     recompiles,
     triton_kernels,
     whole,
@@ -251,15 +252,16 @@ def _compile_forward(gm, options):
     """
     context = torch._guards.TracingContext.try_get()
     if context is None or context.output_strides is None or context.fw_metadata is None or context.fw_metadata.tokens:
-        return compile_graph(gm, options, "forward")
+        return offload.moving_forward(gm, compile_graph(gm, options, "forward"))[0]
     results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
     saved = range(*context.fw_metadata.tensors_saved_for_backwards_slice.indices(len(results)))
     if options.own_exchanges and collectives.nodes_of(gm):
         saved = range(0)  # the graph may yet be run in another form (exchanges.Choice), whose strides must be the same
     graph = compile_graph(gm, options, "forward", free=saved)
-    told = [graph.constant_strides(i) if i in saved else None for i in range(len(results))]
+    made, moved = offload.moving_forward(gm, graph)
+    told = [graph.constant_strides(i) if i in saved and i not in moved else None for i in range(len(results))]
     context.output_strides[:] = [strides and tuple(strides) for strides in told]
-    return graph
+    return made
 
 
 def _compile_backward(gm, options, inputs):
@@ -277,7 +279,7 @@ def _compile_backward(gm, options, inputs):
             and not _same(given.stride(), node.meta["val"].stride())
         ):
             strides[node.name] = given.stride()
-    return compile_graph(gm, options, "backward", strides=strides)
+    return offload.moving_backward(gm, compile_graph(gm, options, "backward", strides=strides))
 
 
 def _same(strides, traced):
@@ -387,6 +389,14 @@ def _bypasses():
     return torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_bypass"]
 
 
+def _partitioner(options):
+    """What divides a graph of both directions."""
+    chosen = {"budget": options.budget, "torchs_random": options.fallback_random}
+    if options.offload == 0:
+        return functools.partial(joint.partition, **chosen)
+    return functools.partial(offload.partitioned, share=options.offload, hands_over=options.hands_over, **chosen)
+
+
 class _Compilers:
     """What AOTAutograd has compile the graphs that it makes of one of Dynamo's."""
 
@@ -454,7 +464,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
     )
     masks.simplify(gm)
     if standalone is not None:
-        options = dataclasses.replace(options, own_exchanges=False)
+        options = dataclasses.replace(options, own_exchanges=False, offload=0.0)
     calls.replace(gm)
     named = kept is not None and standalone != "never" and kept.has_key(gm)
     keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
@@ -463,7 +473,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         fw_compiler=compilers.forward(),
         bw_compiler=compilers.backward(),
         inference_compiler=compilers.inference(),
-        partition_fn=functools.partial(joint.partition, budget=options.budget, torchs_random=options.fallback_random),
+        partition_fn=_partitioner(options),
         decompositions=_decompositions(differentiated, options.settings.get("deterministic") in ("true", "batch")),
         keep_inference_input_mutations=True,
         **aot,

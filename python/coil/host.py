@@ -101,12 +101,13 @@ def _with_numbers(op, numbers):
     return call
 
 
-# Namespaces whose operators keep nothing of what they are given, and whose results are ready when they return.
-_TORCHS_OWN = ("aten", "prims", "prim")
+# Namespaces, torch's own and Coil's, whose operators keep nothing of what they are given, and whose results are ready
+# when they return.
+_KEEP_NOTHING = ("aten", "prims", "prim", "coil")
 
 
 def _from_outside(op):
-    """An operator that torch itself does not have. The extension asks whether it may keep its arguments."""
+    """An operator that neither torch nor Coil has. The extension asks whether it may keep its arguments."""
     from .collectives import completed, is_collective
 
     call = completed(op)
@@ -169,7 +170,7 @@ def find(name):
         return _remembering(op, _devices)
     if schema is not None and schema.name.endswith("_backward") and any(a.name in _DRAWN for a in schema.arguments):
         return _reminded(op, _devices)
-    if schema is not None and op.namespace not in _TORCHS_OWN:
+    if schema is not None and op.namespace not in _KEEP_NOTHING:
         op = _from_outside(op)
     if schema is not None and name.startswith("host."):
         numbers = {

@@ -53,7 +53,7 @@ def partition(joint, inputs, budget=1.0, torchs_random=False, **options):
         # At 0 nothing but inputs is kept, not even a seed.
         share = tenths / 10 or (1e-6 if drawn else 0)
         with torch._functorch.config.patch(activation_memory_budget=share), _computed_again():
-            graphs = min_cut_rematerialization_partition(_copied(joint), inputs, **options)
+            graphs = min_cut_rematerialization_partition(copied(joint), inputs, **options)
         peak = max(map(peak_bytes, graphs))
         if best is None or peak < best[0]:
             best = peak, graphs
@@ -95,20 +95,20 @@ def tell_places(joint):
             node.meta["stack_trace"] = forward[number]
 
 
-def _copied(joint):
+def copied(graph_module):
     with warnings.catch_warnings(action="ignore", category=FutureWarning):  # torch's own
-        copied = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))
-    copied.meta = dict(joint.meta)
-    return copied
+        made = torch.fx.GraphModule(graph_module, copy.deepcopy(graph_module.graph))
+    made.meta = dict(graph_module.meta)
+    return made
 
 
-def _bytes(value):
+def bytes_of(value):
     if isinstance(value, torch.Tensor):
         size = value.element_size()
         for n in value.shape:
             size *= n if type(n) is int else n.node.hint if n.node.hint is not None else 1
         return size
-    return sum(map(_bytes, value)) if isinstance(value, (tuple, list)) else 0
+    return sum(map(bytes_of, value)) if isinstance(value, (tuple, list)) else 0
 
 
 def _is_view(node):
@@ -121,6 +121,15 @@ def _is_pointwise(node):
     return node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
 
 
+def owners(graph_module):
+    """By node the one whose memory its value lies in."""
+    owner = {}
+    for node in graph_module.graph.nodes:
+        operands = node.all_input_nodes
+        owner[node] = owner[operands[0]] if operands and node.op == "call_function" and _is_view(node) else node
+    return owner
+
+
 def peak_bytes(graph_module):
     """What a graph of one direction has in memory at its fullest: what it keeps or is given of the other direction, and
     values from where they are made to where they are read last. A pointwise value that only its one reader needs, which
@@ -128,11 +137,9 @@ def peak_bytes(graph_module):
     """
     nodes = list(graph_module.graph.nodes)
     place = {node: k for k, node in enumerate(nodes)}
-    owner, last = {}, {}
+    owner, last = owners(graph_module), {}
     for node in nodes:
-        operands = node.all_input_nodes
-        owner[node] = owner[operands[0]] if operands and node.op == "call_function" and _is_view(node) else node
-        for operand in operands:
+        for operand in node.all_input_nodes:
             last[owner[operand]] = place[node]
     change = [0] * (len(nodes) + 1)
     for node in nodes:
@@ -140,7 +147,7 @@ def peak_bytes(graph_module):
         given = node.op == "placeholder" and (node.name.startswith("primals") or "fwd_seed" in node.name)
         if owner[node] is not node or node.op == "output" or fused or given:
             continue
-        size = _bytes(node.meta.get("val"))
+        size = bytes_of(node.meta.get("val"))
         change[0 if node.op == "placeholder" else place[node]] += size
         change[max(last.get(node, 0), place[node]) + 1] -= size
     live = peak = 0

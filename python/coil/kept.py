@@ -171,8 +171,11 @@ def compiler(function, folder):
 
 
 def can_keep(options):
-    """Whether anything of a compile is kept: nothing where its stages are to be seen."""
-    return options.cache is not None and not options.log and options.debug_dir is None and not options.freeze
+    """Whether anything of a compile is kept: nothing where its stages are to be seen, or where Python stands around its
+    graphs (offload.py).
+    """
+    seen = options.log or options.debug_dir is not None
+    return options.cache is not None and not seen and not options.freeze and options.offload == 0
 
 
 def has_key(gm):

@@ -53,6 +53,11 @@ _OWN = {
         "default, keeps what is fastest and 0 computes all of it again; in steps of a tenth, and less never has a "
         "higher estimated peak",
     ),
+    "memory.offload": (
+        "0..1",
+        "in training on a GPU, how much of what the forward graph keeps for the backward one may wait in page-locked "
+        "memory of the host meanwhile; 0, the default, is nothing",
+    ),
     "size_facts": (
         "FACT,...",
         "facts about free sizes that a program may rely on where they hold in its first call, each a guard of "
@@ -105,6 +110,7 @@ class Options:
     debug_dir: pathlib.Path | None = None
     size_facts: tuple = ()
     budget: float = 1.0  # of what is kept for the backward graph
+    offload: float = 0.0  # of what is kept then, to the host
     recompiles: bool = False  # each recompile is told
     device: str | None = None
     own_exchanges: bool = True
@@ -124,6 +130,7 @@ class Options:
         own = ([("device", self.device)] if self.device else []) + (
             [("memory.budget", str(self.budget))] if self.budget < 1 else []
         )
+        own += [("memory.offload", str(self.offload))] if self.offload > 0 else []
         own += [] if self.own_exchanges else [("distribution.own", "false")]
         return sorted(self.settings.items()) + own
 
@@ -161,8 +168,8 @@ def _count(given, key, default):
     return int(text)
 
 
-def _share(given, key):
-    value = given.pop(key, 1.0)
+def _share(given, key, default):
+    value = given.pop(key, default)
     try:
         share = float(value) if not isinstance(value, bool) else -1.0
     except (TypeError, ValueError):
@@ -241,7 +248,7 @@ def parse(options=None, mode=None):
     log = [_TORCH_NAMES.get(s, s) for s in log if s != "recompiles"]
     device = _device(given)
     debug_dir, facts, recordings = _path(given, "debug_dir"), _facts(given), _count(given, "cuda.graphs_kept", 8)
-    budget = _share(given, "memory.budget")
+    budget, offload = _share(given, "memory.budget", 1.0), _share(given, "memory.offload", 0.0)
     chosen = {"fallback": "true"} | _of_torch(mode) | {k: _text(v) for k, v in given.items()}
     if chosen.get("cuda.kernels", "cuda") != "cuda":
         chosen.setdefault("cuda.python", sys.executable)
@@ -257,6 +264,7 @@ def parse(options=None, mode=None):
         debug_dir=pathlib.Path(debug_dir) if debug_dir else None,
         size_facts=facts,
         budget=budget,
+        offload=offload,
         recompiles=recompiles,
         device=device,
         own_exchanges=own_exchanges,

@@ -130,6 +130,43 @@ def test_a_value_is_written_over_what_it_is_made_of(module, most, tmp_path):
     check(module, args)
 
 
+class Residuals(nn.Module):
+    """Blocks that add to the value that they are made of, through products or convolutions."""
+
+    def __init__(self, make, activation=torch.sigmoid):
+        super().__init__()
+        self.first, self.second = (nn.ModuleList(make() for _ in range(3)) for _ in range(2))
+        self.activation = activation
+
+    def forward(self, x):
+        x = torch.cumsum(x, 1)
+        for first, second in zip(self.first, self.second, strict=True):
+            x = x + second(self.activation(first(x)))
+        return x
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["f32", "bf16"])
+def test_a_product_is_added_to_the_residual(wide, tmp_path):
+    """All sums lie in the result's memory, and nothing beside them but what is multiplied."""
+    module, x = Residuals(lambda: nn.Linear(256, 256)), torch.randn(1024, 256) / 64
+    if wide:
+        module, x = module.bfloat16(), x.bfloat16()
+    assert planned_peak(module, (x,), tmp_path) <= x.nbytes
+    check(module, (x,))
+    coil_ok("compile", tmp_path / "m.pt2", "--emit=wrapper", "-o", tmp_path / "m.wrapper")
+    text = (tmp_path / "m.wrapper").read_text()
+    assert text.count('"sum"') == 3, text
+    check(module, (x,), settings=("assert_lifetimes=true",))
+
+
+def test_a_convolution_is_added_to_the_residual(tmp_path):
+    module, x = Residuals(lambda: nn.Conv2d(16, 16, 1)), torch.randn(2, 16, 32, 32)
+    check(module, (x,))
+    export(module.eval(), (x,), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "--emit=wrapper", "-o", tmp_path / "m.wrapper")
+    assert '"sum"' in (tmp_path / "m.wrapper").read_text()
+
+
 class Chunks(nn.Module):
     """Parts of a concatenation, each sorted: they are made where they will lie."""
 

@@ -75,9 +75,11 @@ inline constexpr WrapperPass kOrderForParts{
 inline constexpr WrapperPass kPartition{
     "partition", "The program is cut into parts that a graph of the device holds, with what crosses their borders.",
     [](wrapper::Program& lines, const WrapperContext& given) { wrapper::partition(lines, given.target); }, partitions};
-inline constexpr WrapperPass kWriteIntoOutputs{"write-into-outputs",
-                                               "What a result may be written over is made in the result's memory.",
-                                               on_lines<wrapper::write_into_outputs>};
+inline constexpr WrapperPass kWriteIntoOutputs{
+    "write-into-outputs",
+    "What a result may be written over is made in the result's memory, and products "
+    "are added to residuals where those lie.",
+    on_lines<wrapper::write_into_outputs>};
 inline constexpr WrapperPass kPlanLifetimes{
     "plan-lifetimes", "Each buffer is allocated before its first use and freed, or handed on, after its last.",
     on_lines<wrapper::plan_lifetimes>};
