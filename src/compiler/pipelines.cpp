@@ -71,6 +71,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kExpandWinograd},
     {&passes::kAllowTf32},
     {&passes::kKeepRowsApart},
+    {&passes::kPairRecurrences},
     {&passes::kPackWeights},
     {&passes::kVerifyLoops},
 };

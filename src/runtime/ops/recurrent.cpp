@@ -1,5 +1,5 @@
 // One direction of one layer of a recurrent network, over a whole sequence: `recurrent` (LSTM, GRU, plain tanh and relu
-// cells).
+// cells); and two of them side by side: `recurrent_pair`.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -85,10 +85,17 @@ class StepProduct {
   std::unique_ptr<LibraryOp> op_;
 };
 
+/// A layer that is prepared.
+class Layer : public PreparedCall {
+ public:
+  /// Multiplications of a step, which waits for the one before it.
+  virtual std::int64_t step_work() const = 0;
+};
+
 /// State in the type of the loops; one product of the hidden state with its weight for each step, then the cell,
 /// element by element.
 template <class T>
-class Recurrent : public PreparedCall {
+class Recurrent : public Layer {
  public:
   Recurrent(const Config& config, std::span<const BoundView> in, std::span<const BoundView> out, DType loop)
       : config_(config) {
@@ -132,6 +139,9 @@ class Recurrent : public PreparedCall {
   }
 
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
+  std::int64_t step_work() const override {
+    return batch_ * state_ * hidden_ * (gate_count(config_.mode) + std::int64_t{config_.has_projection});
+  }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
     staging_.load(inputs, outputs, workspace, pointers_);
@@ -196,26 +206,88 @@ class Recurrent : public PreparedCall {
   std::vector<void*> pointers_;
 };
 
+std::unique_ptr<Layer> make_layer(const Config& config, std::span<const BoundView> inputs,
+                                  std::span<const BoundView> outputs) {
+  if (inputs.empty() || !is_floating(inputs[0].dtype)) fail("recurrent takes floating types");
+  if (loop_dtype(inputs[0].dtype) == DType::F64)
+    return std::make_unique<Recurrent<double>>(config, inputs, outputs, DType::F64);
+  return std::make_unique<Recurrent<float>>(config, inputs, outputs, DType::F32);
+}
+
+/// Two layers that do not depend on each other: each on a thread of its own where more threads would not carry out a
+/// step faster than that, else one after the other on all of them.
+class RecurrentPair : public PreparedCall {
+ public:
+  RecurrentPair(const Config& first, const Config& second, std::span<const BoundView> in,
+                std::span<const BoundView> out)
+      : inputs_(in.size() / 2), outputs_(out.size() / 2) {
+    if (in.size() % 2 != 0 || out.size() % 2 != 0)
+      fail("recurrent_pair: {} inputs and {} results are not those of two layers", in.size(), out.size());
+    const auto make = [&] {
+      first_ = make_layer(first, in.first(inputs_), out.first(outputs_));
+      second_ = make_layer(second, in.subspan(inputs_), out.subspan(outputs_));
+    };
+    make();
+    const std::int64_t threads = panels::threads_worth(std::max(first_->step_work(), second_->step_work()));
+    side_by_side_ = thread_count() > 1 && threads <= 2;
+    if (!side_by_side_) return;
+    const ThreadScope one(1);  // primitives divide their work when they are made
+    make();
+  }
+
+  std::size_t workspace_bytes() const override { return first_->workspace_bytes() + second_->workspace_bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    const auto run_part = [&](std::int64_t begin, std::int64_t end) {
+      if (begin == 0) first_->run(inputs.first(inputs_), outputs.first(outputs_), workspace);
+      if (end == 2)
+        second_->run(inputs.subspan(inputs_), outputs.subspan(outputs_),
+                     static_cast<std::byte*>(workspace) + first_->workspace_bytes());
+    };
+    side_by_side_ ? parallel_ranges(2, 1, run_part) : run_part(0, 2);
+  }
+
+ private:
+  std::size_t inputs_, outputs_;  ///< of each
+  std::unique_ptr<Layer> first_, second_;
+  bool side_by_side_ = false;
+};
+
+Config config_of(const Attributes& a, const library_ops::Flag& reverse) {
+  return {mode_of(read(a, library_ops::recurrent::kMode)), read(a, reverse), read(a, library_ops::recurrent::kBias),
+          read(a, library_ops::recurrent::kHasProjection), read(a, library_ops::kBatchInvariant)};
+}
+
 class RecurrentOp : public CachedOp {
  public:
-  explicit RecurrentOp(const Attributes& a)
-      : config_{mode_of(read(a, library_ops::recurrent::kMode)), read(a, library_ops::recurrent::kReverse),
-                read(a, library_ops::recurrent::kBias), read(a, library_ops::recurrent::kHasProjection),
-                read(a, library_ops::kBatchInvariant)} {}
+  explicit RecurrentOp(const Attributes& a) : config_(config_of(a, library_ops::recurrent::kReverse)) {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.empty() || !is_floating(inputs[0].dtype)) fail("recurrent takes floating types");
-    if (loop_dtype(inputs[0].dtype) == DType::F64)
-      return std::make_unique<Recurrent<double>>(config_, inputs, outputs, DType::F64);
-    return std::make_unique<Recurrent<float>>(config_, inputs, outputs, DType::F32);
+    return make_layer(config_, inputs, outputs);
   }
 
  private:
   Config config_;
 };
 
-const DefineLibraryOps kRecurrent({{library_ops::recurrent::kName, call_site<RecurrentOp>}});
+class RecurrentPairOp : public CachedOp {
+ public:
+  explicit RecurrentPairOp(const Attributes& a)
+      : first_(config_of(a, library_ops::recurrent::kReverse)),
+        second_(config_of(a, library_ops::recurrent::kSecondReverse)) {}
+
+ protected:
+  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    return std::make_unique<RecurrentPair>(first_, second_, inputs, outputs);
+  }
+
+ private:
+  Config first_, second_;
+};
+
+const DefineLibraryOps kRecurrent({{library_ops::recurrent::kName, call_site<RecurrentOp>},
+                                   {library_ops::recurrent::kPairName, call_site<RecurrentPairOp>}});
 
 }  // namespace
 

@@ -64,10 +64,7 @@ struct Division {
 Division divide(std::int64_t m, std::int64_t panels, std::int64_t multiplications) {
   // Rows whose sums and elements of a stretch the second-level cache holds.
   constexpr std::int64_t kMostRows = 240, kLeastRows = 24;
-  // Multiplications worth a thread.
-  constexpr std::int64_t kLeastWork = 1 << 17;
-  Division d{(m + kMostRows - 1) / kMostRows, panels, thread_count()};
-  d.threads = static_cast<int>(std::clamp<std::int64_t>(multiplications / kLeastWork, 1, d.threads));
+  Division d{(m + kMostRows - 1) / kMostRows, panels, threads_worth(multiplications)};
   auto waste = [&](std::int64_t blocks) {
     const std::int64_t units = blocks * panels, rounds = (units + d.threads - 1) / d.threads;
     return rounds * d.threads * 10 > units * 11;  // a tenth of the threads' time
@@ -334,6 +331,11 @@ void pack_panel(T* to, const T* from, std::int64_t columns, std::int64_t k, std:
 }
 
 }  // namespace
+
+int threads_worth(std::int64_t multiplications) {
+  constexpr std::int64_t kLeastWork = 1 << 17;  // of one thread
+  return static_cast<int>(std::clamp<std::int64_t>(multiplications / kLeastWork, 1, thread_count()));
+}
 
 bool multiplies(const GemmProblem& p) {
   return machine_runs("avx512") && element_of(p.a.given.dtype) && element_of(p.b.given.dtype) &&

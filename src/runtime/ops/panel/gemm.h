@@ -25,4 +25,7 @@ std::string packed_form(DType);
 std::size_t packed_bytes(DType, std::int64_t n, std::int64_t k);
 void pack(std::byte* to, const std::byte* from, const BoundView& b);
 
+/// Threads that a product of so many multiplications is divided among, at most thread_count().
+int threads_worth(std::int64_t multiplications);
+
 }  // namespace coil::runtime::panels
