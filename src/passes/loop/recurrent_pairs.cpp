@@ -3,15 +3,21 @@
 #include <algorithm>
 
 #include "library_ops/recurrent.h"
+#include "library_ops/table.h"
 
 namespace coil {
 namespace {
 
 using Operations = std::vector<ir::Operation>;
 
-ir::Extern* layer_of(ir::Operation& op) {
-  auto* call = std::get_if<ir::Extern>(&op.node);
-  return call && call->op == library_ops::recurrent::kName ? call : nullptr;
+/// A call that runs over a sequence in a direction, one layer alone.
+const ir::Extern* layer_of(const ir::Operation& op) {
+  const auto* call = std::get_if<ir::Extern>(&op.node);
+  if (!call) return nullptr;
+  const library_ops::Descriptor& known = library_ops::get(call->op);
+  const bool alone = known.attribute(library_ops::recurrent::kReverse.name) &&
+                     !known.attribute(library_ops::recurrent::kSecondReverse.name);
+  return alone ? call : nullptr;
 }
 
 /// All that says how a layer is computed, but its direction.
