@@ -72,6 +72,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kExpandWinograd},
     {&passes::kAllowTf32},
     {&passes::kKeepRowsApart},
+    {&passes::kPairRecurrences},
     {&passes::kPackWeights},
     {&passes::kFuseSums},
     {&passes::kVerifyLoops},

@@ -62,6 +62,42 @@ TEST(Recurrent, ALongShortTermMemoryStepByStep) {
   }
 }
 
+TEST(Recurrent, APairGivesWhatItsLayersGive) {
+  // Steps that are work for few threads, which the layers take side by side, and for many.
+  for (const Sizes4& n : {Sizes4{20, 1, 21}, Sizes4{3, 2, 4}, Sizes4{9, 70, 130}}) {
+    Operands both, first, second;
+    const auto add = [&](const V& view) {
+      both.add(view);
+      const bool of_first = both.views.size() <= 4;
+      (of_first ? first : second).use(view, both.tensors.back());
+    };
+    for (const std::int64_t steps : {n.steps, n.steps + 2}) {
+      add(dense_view(DType::F32, {steps, n.batch, 3 * n.hidden}));
+      add(dense_view(DType::F32, {n.batch, n.hidden}));
+      add(dense_view(DType::F32, {3 * n.hidden, n.hidden}));
+      add(dense_view(DType::F32, {3 * n.hidden}));
+    }
+    const auto results = [&](std::int64_t steps) {
+      return std::vector<V>{dense_view(DType::F32, {steps, n.batch, n.hidden}),
+                            dense_view(DType::F32, {n.batch, n.hidden})};
+    };
+    std::vector<V> out = results(n.steps);
+    for (const V& v : results(n.steps + 2)) out.push_back(v);
+    Attributes attributes = attributes_of("gru", false, true);
+    const auto a = run_call("recurrent", attributes, first, results(n.steps));
+    attributes.insert_or_assign("reverse", std::int64_t{1});
+    const auto b = run_call("recurrent", attributes, second, results(n.steps + 2));
+    attributes.insert_or_assign("reverse", std::int64_t{0});
+    attributes.insert_or_assign("second_reverse", std::int64_t{1});
+    const auto pair = run_call("recurrent_pair", attributes, both, out);
+    for (std::size_t k = 0; k < 4; ++k) {
+      const Tensor& alone = k < 2 ? a[k] : b[k - 2];
+      for (std::int64_t i = 0; i < alone.numel(); ++i)
+        ASSERT_NEAR(pair[k].data<float>()[i], alone.data<float>()[i], 1e-5) << k << " " << i;
+    }
+  }
+}
+
 TEST(Recurrent, CellsAreWithinAFewUnitsOfTheExact) {
   std::vector<float> x, made;
   for (int k = -4000; k <= 4000; ++k) x.push_back(static_cast<float>(k) * 0.01f);
@@ -101,6 +137,7 @@ TEST(Recurrent, RefusesOperandsThatDoNotFit) {
   in.add(dense_view(DType::F32, {12, 5}));
   const std::vector<V> out = {dense_view(DType::F32, {3, 2, 4}), dense_view(DType::F32, {2, 4})};
   EXPECT_THROW(run_call("recurrent", attributes_of("gru", false, false), in, out), Error);
+  EXPECT_THROW(run_call("recurrent_pair", attributes_of("gru", false, false), in, out), Error);
   EXPECT_THROW(run_call("recurrent", attributes_of("gate", false, false), in, out), Error);
 }
 

@@ -34,34 +34,37 @@ std::vector<float> random_floats(std::size_t n) {
   return values;
 }
 
-TEST_F(PanelKernels, MultiplyEveryNumberOfRows) {
-  for (const std::int64_t k : {0, 1, 3, 4, 9, 70}) {
-    for (int rows = 1; rows <= kernels->rows; ++rows) {
-      for (const bool add : {false, true}) {
-        SCOPED_TRACE(fmt::format("k {} rows {} add {}", k, rows, add));
-        const auto width = static_cast<std::size_t>(kernels->width), n = static_cast<std::size_t>(rows),
-                   depth = static_cast<std::size_t>(k);
-        const std::vector<float> a = random_floats(n * (depth + 5)), panel = random_floats(depth * width + 1);
-        std::vector<float> sum = random_floats(n * width), expected = sum;
-        for (std::size_t r = 0; r < n; ++r)
-          for (std::size_t c = 0; c < width; ++c) {
-            if (!add) expected[r * width + c] = 0;
-            for (std::size_t i = 0; i < depth; ++i)
-              expected[r * width + c] += a[r * (depth + 5) + i] * panel[i * width + c];
-          }
-        kernels->multiply({.a = a.data(),
-                           .a_step = k + 5,
-                           .panel = panel.data(),
-                           .k = k,
-                           .sum = sum.data(),
-                           .add = add,
-                           .rows = rows,
-                           .ahead = reinterpret_cast<const char*>(panel.data()),
-                           .lines = 2});
-        EXPECT_EQ(sum, expected);  // multiples of 1/64 below 2^17: exact in any order
-      }
+void multiply_some(const panels::Kernels& kernels, int vectors, int rows, std::int64_t k, bool add) {
+  SCOPED_TRACE(fmt::format("vectors {} k {} rows {} add {}", vectors, k, rows, add));
+  const auto width = static_cast<std::size_t>(kernels.width), n = static_cast<std::size_t>(rows),
+             depth = static_cast<std::size_t>(k), columns = static_cast<std::size_t>(vectors * kernels.lanes),
+             step = columns + 2;
+  const std::vector<float> a = random_floats(n * (depth + 5)), panel = random_floats(depth * step + 1);
+  std::vector<float> sum = random_floats(n * width), expected = sum;
+  for (std::size_t r = 0; r < n; ++r)
+    for (std::size_t c = 0; c < columns; ++c) {
+      if (!add) expected[r * width + c] = 0;
+      for (std::size_t i = 0; i < depth; ++i) expected[r * width + c] += a[r * (depth + 5) + i] * panel[i * step + c];
     }
-  }
+  kernels.multiply({.a = a.data(),
+                    .a_step = k + 5,
+                    .panel = panel.data(),
+                    .panel_step = static_cast<std::int64_t>(step),
+                    .k = k,
+                    .sum = sum.data(),
+                    .add = add,
+                    .vectors = vectors,
+                    .rows = rows,
+                    .ahead = reinterpret_cast<const char*>(panel.data()),
+                    .lines = 2});
+  EXPECT_EQ(sum, expected);  // multiples of 1/64 below 2^17: exact in any order
+}
+
+TEST_F(PanelKernels, MultiplyEveryNumberOfRowsAndVectors) {
+  for (int vectors = 1; vectors * kernels->lanes <= kernels->width; ++vectors)
+    for (const std::int64_t k : {0, 1, 3, 4, 9, 70})
+      for (int rows = 1; rows <= kernels->rows[vectors]; ++rows)
+        for (const bool add : {false, true}) multiply_some(*kernels, vectors, rows, k, add);
 }
 
 TEST_F(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {
@@ -200,7 +203,8 @@ TEST_F(PanelGemm, RefusesFormsThatItDoesNotKnow) {
     return run("linear", {{"packed_desc", form}, {"n", 64}, {"k", 64}}, in, dense_view(DType::F32, {16, 64}));
   };
   EXPECT_NO_THROW(with("panels:64:f32"));
-  for (const char* form : {"panels:", "panels:64", "panels:16:f32", "panels:64:f64", "panels:64:f32 "})
+  for (const char* form :
+       {"panels:", "panels:64", "panels:24:f32", "panels:128:f32", "panels:64:f64", "panels:64:f32 "})
     EXPECT_THROW(with(form), Error) << form;
   in.use({DType::U8, {64 * 64 * 4 - 1}, {1}}, in.tensors[1], 1);
   EXPECT_THROW(with("panels:64:f32"), Error);

@@ -10,6 +10,7 @@
 #include "passes/loop/own_products.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/part_writes.h"
+#include "passes/loop/recurrent_pairs.h"
 #include "passes/loop/stride_choice.h"
 #include "passes/loop/tf32.h"
 #include "passes/loop/turned_operands.h"
@@ -85,6 +86,9 @@ inline constexpr LoopPass kKeepRowsApart{
     "keep-rows-apart", "Products and convolutions are marked to compute each row, or image, as if it were alone.",
     on_loops<keep_rows_apart>,
     [](const target::Target&, const Settings& settings) { return settings.batch_invariant; }};
+inline constexpr LoopPass kPairRecurrences{
+    "pair-recurrences", "Two layers of recurrent networks that do not depend on each other become one call.",
+    on_loops<pair_recurrences>, has<target::Feature::Recurrences>};
 inline constexpr LoopPass kPackWeights{
     "pack-weights", "Constant weights are rearranged once into the form that the library reads fastest.",
     [](ir::Graph& graph, const LoopContext& given) {

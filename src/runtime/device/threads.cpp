@@ -25,7 +25,8 @@ int chunk_count(std::int64_t extent, std::int64_t grain, int threads) {
 
 void parallel_for(KernelFunction kernel, void* const* buffers, const std::int64_t* scalars, std::int64_t extent,
                   int chunks) {
-  if (chunks <= 1) {
+  // (Inside a team that may have none within it, opening one costs and gives nothing.)
+  if (chunks <= 1 || omp_get_active_level() >= omp_get_max_active_levels()) {
     kernel(buffers, scalars, 0, extent);
     return;
   }

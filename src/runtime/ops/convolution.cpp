@@ -5,6 +5,7 @@
 #include "library_ops/convolutions.h"
 #include "runtime/ops/nan_guard.h"
 #include "runtime/ops/onednn/onednn.h"
+#include "runtime/ops/panel/convolution.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -80,6 +81,7 @@ std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
 }
 
 std::unique_ptr<PreparedCall> make_call_of_all(const ConvolutionProblem& problem) {
+  if (auto call = panels::make_convolution(problem)) return call;
   if (auto call = onednn::make_convolution(problem)) return call;
   return make_plain_convolution(problem);
 }

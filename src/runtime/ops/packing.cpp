@@ -2,6 +2,7 @@
 
 #include "runtime/device/library.h"
 #include "runtime/ops/onednn/onednn.h"
+#include "runtime/ops/panel/convolution.h"
 #include "runtime/ops/panel/gemm.h"
 
 namespace coil::runtime {
@@ -18,7 +19,11 @@ std::optional<Packed> pack_operand(std::string_view op, const Attributes& attrib
     auto packed = panels::pack_gemm(problem, value, isa);
     return packed || problem.batch_invariant ? std::move(packed) : onednn::pack_gemm(problem, value);
   }
-  if (op == "convolution") return onednn::pack_convolution(convolution_problem(attributes, inputs, outputs), value);
+  if (op == "convolution") {
+    const ConvolutionProblem problem = convolution_problem(attributes, inputs, outputs);
+    auto packed = panels::pack_convolution(problem, value, isa);
+    return packed ? std::move(packed) : onednn::pack_convolution(problem, value);
+  }
   return std::nullopt;
 }
 

@@ -1,5 +1,5 @@
 // One direction of one layer of a recurrent network, over a whole sequence: `recurrent` (LSTM, GRU, plain tanh and relu
-// cells).
+// cells); and two of them side by side: `recurrent_pair`.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -60,22 +60,20 @@ class StepProduct {
     op_->prepare(inputs, std::span(&output, 1));
   }
 
-  std::size_t workspace_bytes() const {
-    return packed_ + (by_panels_ ? by_panels_->workspace_bytes() : op_->workspace_bytes());
-  }
+  /// Of the weight in panels: 0 where it is taken as it is.
+  std::size_t packed_bytes() const { return packed_; }
+  std::size_t workspace_bytes() const { return by_panels_ ? by_panels_->workspace_bytes() : op_->workspace_bytes(); }
 
-  /// Before the first step of a call.
-  void begin(const void* weight, void* workspace) {
-    if (by_panels_) panels::pack(static_cast<std::byte*>(workspace), static_cast<const std::byte*>(weight), b_);
+  /// The weight that `run` takes, before the first step of a call: `packed`, which is filled, or the weight itself.
+  const void* begin(const void* weight, void* packed) const {
+    if (!by_panels_) return weight;
+    panels::pack(static_cast<std::byte*>(packed), static_cast<const std::byte*>(weight), b_);
+    return packed;
   }
 
   void run(std::span<const void* const> inputs, void* result, void* workspace) {
-    if (!by_panels_) return op_->run(inputs, std::span(&result, 1), workspace);
-    const void* operands[3] = {};
-    std::ranges::copy(inputs, operands);
-    operands[1] = workspace;
-    by_panels_->run(std::span(operands, inputs.size()), std::span(&result, 1),
-                    static_cast<std::byte*>(workspace) + packed_);
+    if (by_panels_) return by_panels_->run(inputs, std::span(&result, 1), workspace);
+    op_->run(inputs, std::span(&result, 1), workspace);
   }
 
  private:
@@ -85,12 +83,30 @@ class StepProduct {
   std::unique_ptr<LibraryOp> op_;
 };
 
+/// Rows of a batch that a thread takes through all steps: it waits for no other. Where a batch has few of them, and a
+/// weight that threads had better share, all threads take all rows through each step together.
+std::int64_t parts_of(std::int64_t batch, std::int64_t weights, int threads) {
+  // Weights that a thread's second-level cache holds beside what else a step reads; and rows for which a larger one
+  // is read seldom enough.
+  constexpr std::int64_t kFewWeights = 1 << 17, kManyRows = 12;
+  const std::int64_t least = weights <= kFewWeights ? 1 : kManyRows;
+  return threads > 1 && batch >= least * threads ? threads : 1;
+}
+
+/// A layer that is prepared.
+class Layer : public PreparedCall {
+ public:
+  /// Multiplications of a step, which waits for the one before it.
+  virtual std::int64_t step_work() const = 0;
+};
+
 /// State in the type of the loops; one product of the hidden state with its weight for each step, then the cell,
 /// element by element.
 template <class T>
-class Recurrent : public PreparedCall {
+class Recurrent : public Layer {
  public:
-  Recurrent(const Config& config, std::span<const BoundView> in, std::span<const BoundView> out, DType loop)
+  Recurrent(const Config& config, std::span<const BoundView> in, std::span<const BoundView> out, DType loop,
+            int threads)
       : config_(config) {
     const bool lstm = config.mode == Mode::Lstm;
     const std::size_t inputs = 3u + lstm + config.has_bias + config.has_projection, results = 2u + lstm;
@@ -122,38 +138,32 @@ class Recurrent : public PreparedCall {
     sums_ = staging_.scratch(bytes(batch_ * gates * hidden_));
     wide_ = staging_.scratch(config.has_projection ? bytes(batch_ * hidden_) : 0);
 
-    product_.emplace(loop, batch_, state_, gates * hidden_, config.has_bias, steps_, config.batch_invariant);
-    product_scratch_ = staging_.scratch(product_->workspace_bytes());
-    if (config.has_projection) {
-      project_.emplace(loop, batch_, hidden_, state_, false, steps_, config.batch_invariant);
-      project_scratch_ = staging_.scratch(project_->workspace_bytes());
-    }
+    prepare_parts(loop, parts_of(batch_, gates * hidden_ * state_, threads), threads);
     pointers_.resize(staging_.operands());
   }
 
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
+  std::int64_t step_work() const override {
+    return batch_ * state_ * hidden_ * (gate_count(config_.mode) + std::int64_t{config_.has_projection});
+  }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
     staging_.load(inputs, outputs, workspace, pointers_);
-    const std::int64_t width = gate_count(config_.mode) * hidden_;
-    const T* h = at(h0_);
-    product_->begin(at(weight_), at(product_scratch_));
-    if (project_) project_->begin(at(projection_), at(project_scratch_));
+    const void* weight = parts_[0].product.begin(at(weight_), at(packed_));
+    const void* projection = nullptr;
+    if (parts_[0].project) projection = parts_[0].project->begin(at(projection_), at(packed_projection_));
     if (config_.mode == Mode::Lstm) std::memcpy(at(last_c_), at(c0_), bytes(batch_ * hidden_));
-    for (std::int64_t i = 0; i < steps_; ++i) {
-      const std::int64_t step = config_.reverse ? steps_ - 1 - i : i;
-      T* y = at(y_) + step * batch_ * state_;
-      const void* operands[] = {h, at(weight_), config_.has_bias ? at(bias_) : nullptr};
-      product_->run(std::span(operands, config_.has_bias ? 3 : 2), at(sums_), at(product_scratch_));
-      T* made = config_.has_projection ? at(wide_) : y;
-      step_cells(made, h, at(x_) + step * batch_ * width);
-      if (config_.has_projection) {
-        const void* wide[] = {made, at(projection_)};
-        project_->run(wide, y, at(project_scratch_));
-      }
-      h = y;
-    }
-    std::memcpy(at(last_h_), h, bytes(batch_ * state_));
+    const auto run_parts = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t k = begin; k < end; ++k) run_part(parts_[static_cast<std::size_t>(k)], weight, projection);
+    };
+    if (parts_.size() == 1)
+      run_parts(0, 1);
+    else
+      parallel_ranges(static_cast<std::int64_t>(parts_.size()), 1, run_parts);
+    if (steps_ == 0)
+      std::memcpy(at(last_h_), at(h0_), bytes(batch_ * state_));
+    else
+      std::memcpy(at(last_h_), at(y_) + (config_.reverse ? 0 : steps_ - 1) * batch_ * state_, bytes(batch_ * state_));
     staging_.store(outputs, pointers_);
   }
 
@@ -161,10 +171,58 @@ class Recurrent : public PreparedCall {
   static std::size_t bytes(std::int64_t elements) { return static_cast<std::size_t>(elements) * sizeof(T); }
   T* at(Staging::Operand o) const { return static_cast<T*>(pointers_[o]); }
 
-  void step_cells(T* made, const T* h, const T* x) const {
+  struct Part {
+    std::int64_t first = 0, rows = 0;
+    StepProduct product;
+    std::optional<StepProduct> project = std::nullopt;
+    Staging::Operand scratch = 0, project_scratch = 0;
+  };
+
+  void prepare_parts(DType loop, std::int64_t count, int threads) {
+    // Primitives divide their work when they are made.
+    const ThreadScope scope(count > 1 ? 1 : threads);
+    const std::int64_t width = gate_count(config_.mode) * hidden_;
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int64_t first = batch_ * k / count, rows = batch_ * (k + 1) / count - first;
+      Part part{.first = first,
+                .rows = rows,
+                .product = {loop, rows, state_, width, config_.has_bias, steps_, config_.batch_invariant}};
+      part.scratch = staging_.scratch(part.product.workspace_bytes());
+      if (config_.has_projection) {
+        part.project.emplace(loop, rows, hidden_, state_, false, steps_, config_.batch_invariant);
+        part.project_scratch = staging_.scratch(part.project->workspace_bytes());
+      }
+      parts_.push_back(std::move(part));
+    }
+    packed_ = staging_.scratch(parts_[0].product.packed_bytes());
+    packed_projection_ = staging_.scratch(parts_[0].project ? parts_[0].project->packed_bytes() : 0);
+  }
+
+  /// All steps for some rows of the batch.
+  void run_part(Part& part, const void* weight, const void* projection) const {
+    const std::int64_t width = gate_count(config_.mode) * hidden_;
+    const T* h = at(h0_) + part.first * state_;
+    T* sums = at(sums_) + part.first * width;
+    for (std::int64_t i = 0; i < steps_; ++i) {
+      const std::int64_t step = config_.reverse ? steps_ - 1 - i : i;
+      T* y = at(y_) + (step * batch_ + part.first) * state_;
+      const void* operands[] = {h, weight, config_.has_bias ? at(bias_) : nullptr};
+      part.product.run(std::span(operands, config_.has_bias ? 3 : 2), sums, at(part.scratch));
+      T* made = config_.has_projection ? at(wide_) + part.first * hidden_ : y;
+      step_cells(part, made, h, at(x_) + step * batch_ * width);
+      if (config_.has_projection) {
+        const void* wide[] = {made, projection};
+        part.project->run(wide, y, at(part.project_scratch));
+      }
+      h = y;
+    }
+  }
+
+  /// `made` and `h` begin with the part's first row, `x` with the batch's.
+  void step_cells(const Part& part, T* made, const T* h, const T* x) const {
     constexpr std::int64_t kGrain = 512;  // elements worth a thread: a few transcendental functions each
-    parallel_ranges(batch_, 1 + kGrain / (hidden_ + 1), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) cell_row(made + b * hidden_, h + b * state_, x, b);
+    parallel_ranges(part.rows, 1 + kGrain / (hidden_ + 1), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) cell_row(made + b * hidden_, h + b * state_, x, part.first + b);
     });
   }
 
@@ -191,31 +249,91 @@ class Recurrent : public PreparedCall {
   Staging staging_;
   std::int64_t steps_ = 0, batch_ = 0, hidden_ = 0, state_ = 0;
   Staging::Operand x_ = 0, h0_ = 0, c0_ = 0, weight_ = 0, bias_ = 0, projection_ = 0, y_ = 0, last_h_ = 0, last_c_ = 0,
-                   sums_ = 0, wide_ = 0, product_scratch_ = 0, project_scratch_ = 0;
-  std::optional<StepProduct> product_, project_;
+                   sums_ = 0, wide_ = 0, packed_ = 0, packed_projection_ = 0;
+  std::vector<Part> parts_;
   std::vector<void*> pointers_;
 };
 
+std::unique_ptr<Layer> make_layer(const Config& config, std::span<const BoundView> inputs,
+                                  std::span<const BoundView> outputs, int threads) {
+  if (inputs.empty() || !is_floating(inputs[0].dtype)) fail("recurrent takes floating types");
+  if (loop_dtype(inputs[0].dtype) == DType::F64)
+    return std::make_unique<Recurrent<double>>(config, inputs, outputs, DType::F64, threads);
+  return std::make_unique<Recurrent<float>>(config, inputs, outputs, DType::F32, threads);
+}
+
+/// Two layers that do not depend on each other: each on a thread of its own where a step is work for two threads at
+/// most, else one after the other on all of them.
+class RecurrentPair : public PreparedCall {
+ public:
+  RecurrentPair(const Config& first, const Config& second, std::span<const BoundView> in,
+                std::span<const BoundView> out)
+      : inputs_(in.size() / 2), outputs_(out.size() / 2) {
+    if (in.size() % 2 != 0 || out.size() % 2 != 0)
+      fail("recurrent_pair: {} inputs and {} results are not those of two layers", in.size(), out.size());
+    const auto make = [&](int threads) {
+      first_ = make_layer(first, in.first(inputs_), out.first(outputs_), threads);
+      second_ = make_layer(second, in.subspan(inputs_), out.subspan(outputs_), threads);
+    };
+    make(1);
+    const int worth = panels::threads_worth(std::max(first_->step_work(), second_->step_work()));
+    side_by_side_ = thread_count() > 1 && worth <= 2;
+    if (!side_by_side_) make(thread_count());
+  }
+
+  std::size_t workspace_bytes() const override { return first_->workspace_bytes() + second_->workspace_bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    const auto run_part = [&](std::int64_t begin, std::int64_t end) {
+      if (begin == 0) first_->run(inputs.first(inputs_), outputs.first(outputs_), workspace);
+      if (end == 2)
+        second_->run(inputs.subspan(inputs_), outputs.subspan(outputs_),
+                     static_cast<std::byte*>(workspace) + first_->workspace_bytes());
+    };
+    side_by_side_ ? parallel_ranges(2, 1, run_part) : run_part(0, 2);
+  }
+
+ private:
+  std::size_t inputs_, outputs_;  ///< of each
+  std::unique_ptr<Layer> first_, second_;
+  bool side_by_side_ = false;
+};
+
+Config config_of(const Attributes& a, const library_ops::Flag& reverse) {
+  return {mode_of(read(a, library_ops::recurrent::kMode)), read(a, reverse), read(a, library_ops::recurrent::kBias),
+          read(a, library_ops::recurrent::kHasProjection), read(a, library_ops::kBatchInvariant)};
+}
+
 class RecurrentOp : public CachedOp {
  public:
-  explicit RecurrentOp(const Attributes& a)
-      : config_{mode_of(read(a, library_ops::recurrent::kMode)), read(a, library_ops::recurrent::kReverse),
-                read(a, library_ops::recurrent::kBias), read(a, library_ops::recurrent::kHasProjection),
-                read(a, library_ops::kBatchInvariant)} {}
+  explicit RecurrentOp(const Attributes& a) : config_(config_of(a, library_ops::recurrent::kReverse)) {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.empty() || !is_floating(inputs[0].dtype)) fail("recurrent takes floating types");
-    if (loop_dtype(inputs[0].dtype) == DType::F64)
-      return std::make_unique<Recurrent<double>>(config_, inputs, outputs, DType::F64);
-    return std::make_unique<Recurrent<float>>(config_, inputs, outputs, DType::F32);
+    return make_layer(config_, inputs, outputs, thread_count());
   }
 
  private:
   Config config_;
 };
 
-const DefineLibraryOps kRecurrent({{library_ops::recurrent::kName, call_site<RecurrentOp>}});
+class RecurrentPairOp : public CachedOp {
+ public:
+  explicit RecurrentPairOp(const Attributes& a)
+      : first_(config_of(a, library_ops::recurrent::kReverse)),
+        second_(config_of(a, library_ops::recurrent::kSecondReverse)) {}
+
+ protected:
+  std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    return std::make_unique<RecurrentPair>(first_, second_, inputs, outputs);
+  }
+
+ private:
+  Config first_, second_;
+};
+
+const DefineLibraryOps kRecurrent({{library_ops::recurrent::kName, call_site<RecurrentOp>},
+                                   {library_ops::recurrent::kPairName, call_site<RecurrentPairOp>}});
 
 }  // namespace
 

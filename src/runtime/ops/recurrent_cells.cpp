@@ -8,7 +8,8 @@ namespace coil::runtime::cells {
 
 const Kernels& kernels_of_this_machine() {
 #ifdef __x86_64__
-  static const bool wide = machine_runs("avx2");
+  static const bool widest = machine_runs("avx512"), wide = machine_runs("avx2");
+  if (widest) return kAvx512;
   if (wide) return kAvx2;
 #endif
   return kKernels;

@@ -28,7 +28,7 @@ struct Kernels {
   KernelsOf<double> f64;
 };
 
-extern const Kernels kAvx2;  ///< on x86-64 alone
+extern const Kernels kAvx2, kAvx512;  ///< on x86-64 alone
 const Kernels& kernels_of_this_machine();
 
 }  // namespace coil::runtime::cells

@@ -13,23 +13,25 @@ namespace coil::runtime::panels {
 namespace {
 
 constexpr std::string_view kForm = "panels:";  // panels:WIDTH:DTYPE
+constexpr std::int64_t kVector = 16;
 
-/// How a weight of [K, N] lies: panel after panel of `kWidth` columns, each [K, kWidth]; the last one filled up with
+/// How a weight of [K, N] lies: panel after panel of `width` columns, each [K, width]; the last one filled up with
 /// zeros.
 struct Form {
-  static constexpr std::int64_t kWidth = 64;
   DType dtype = DType::F32;
+  std::int64_t width = kWidestPanel;
 
-  std::string text() const { return fmt::format("{}{}:{}", kForm, kWidth, short_name(dtype)); }
-  std::int64_t panels(std::int64_t n) const { return (n + kWidth - 1) / kWidth; }
+  std::string text() const { return fmt::format("{}{}:{}", kForm, width, short_name(dtype)); }
+  std::int64_t panels(std::int64_t n) const { return (n + width - 1) / width; }
   std::size_t bytes(std::int64_t n, std::int64_t k) const {
-    return static_cast<std::size_t>(panels(n) * k * kWidth) * size_of(dtype);
+    return static_cast<std::size_t>(panels(n) * k * width) * size_of(dtype);
   }
 };
 
 Form parse_form(std::string_view text) {
   for (const DType dtype : {DType::F32, DType::BF16, DType::F16})
-    if (const Form form{dtype}; form.text() == text) return form;
+    for (std::int64_t width = kVector; width <= kWidestPanel; width += kVector)
+      if (const Form form{dtype, width}; form.text() == text) return form;
   fail("a weight is packed as '{}', which this runtime does not know", text);
 }
 
@@ -64,10 +66,7 @@ struct Division {
 Division divide(std::int64_t m, std::int64_t panels, std::int64_t multiplications) {
   // Rows whose sums and elements of a stretch the second-level cache holds.
   constexpr std::int64_t kMostRows = 240, kLeastRows = 24;
-  // Multiplications worth a thread.
-  constexpr std::int64_t kLeastWork = 1 << 17;
-  Division d{(m + kMostRows - 1) / kMostRows, panels, thread_count()};
-  d.threads = static_cast<int>(std::clamp<std::int64_t>(multiplications / kLeastWork, 1, d.threads));
+  Division d{(m + kMostRows - 1) / kMostRows, panels, threads_worth(multiplications)};
   auto waste = [&](std::int64_t blocks) {
     const std::int64_t units = blocks * panels, rounds = (units + d.threads - 1) / d.threads;
     return rounds * d.threads * 10 > units * 11;  // a tenth of the threads' time
@@ -95,9 +94,10 @@ class PanelGemm : public PreparedCall {
     describe_y(p);
     if (p.bias) bias_ = dense(*p.bias, {n_});
     describe_post(p);
-    const std::int64_t rows = stretches > 1 ? (m_ + division_.row_blocks - 1) / division_.row_blocks : kernels_.rows;
+    whole_sums_ = stretches > 1;
+    const std::int64_t rows = whole_sums_ ? (m_ + division_.row_blocks - 1) / division_.row_blocks : kernels_.rows[1];
     sum_floats_ = rows * kernels_.width;
-    scratch_floats_ = sum_floats_ + (form_.dtype == DType::F32 ? 0 : depth_ * kernels_.width);
+    scratch_floats_ = sum_floats_ + (form_.dtype == DType::F32 ? 0 : depth_ * form_.width);
     scratch_ = staging_.scratch(static_cast<std::size_t>(scratch_floats_ * division_.threads) * sizeof(float));
     pointers_.resize(staging_.operands());
   }
@@ -196,7 +196,7 @@ class PanelGemm : public PreparedCall {
 
   const char* stretch_at(std::int64_t panel, std::int64_t from) const {
     return pointer<const char>(b_) +
-           (panel * k_ + from) * kernels_.width * static_cast<std::int64_t>(size_of(form_.dtype));
+           (panel * k_ + from) * form_.width * static_cast<std::int64_t>(size_of(form_.dtype));
   }
 
   /// `more`: another unit of this thread follows. For one row the weight streams by, which processors fetch ahead
@@ -221,26 +221,29 @@ class PanelGemm : public PreparedCall {
     const float* b = reinterpret_cast<const float*>(stretch_at(panel, from));
     if (form_.dtype != DType::F32) {
       float* wide = scratch + sum_floats_;
-      kernels_.widen(wide, b, *element_of(form_.dtype), (to - from) * kernels_.width);
+      kernels_.widen(wide, b, *element_of(form_.dtype), (to - from) * form_.width);
       b = wide;
     }
     constexpr std::int64_t kLine = 64;
-    const std::int64_t strips = (last - first + kernels_.rows - 1) / kernels_.rows;
-    const std::int64_t lines = ahead ? depth_ * kernels_.width * static_cast<std::int64_t>(size_of(form_.dtype)) / kLine
-                                     : 0,
+    const int vectors = static_cast<int>((columns(panel) + kernels_.lanes - 1) / kernels_.lanes);
+    const std::int64_t strips = (last - first + kernels_.rows[vectors] - 1) / kernels_.rows[vectors];
+    const std::int64_t lines =
+                           ahead ? depth_ * form_.width * static_cast<std::int64_t>(size_of(form_.dtype)) / kLine : 0,
                        turns = std::max<std::int64_t>(1, (to - from) / 4);
     // Lines for every four of k, until all are asked for.
     const std::int64_t rate = (lines + strips * turns - 1) / (strips * turns);
     std::int64_t fetched = 0;
     for (std::int64_t strip = 0, row = first; strip < strips; ++strip) {
       const std::int64_t end = first + (last - first) * (strip + 1) / strips;
-      float* sum = sum_floats_ > kernels_.rows * kernels_.width ? scratch + (row - first) * kernels_.width : scratch;
+      float* sum = whole_sums_ ? scratch + (row - first) * kernels_.width : scratch;
       Strip s{.a = a_rows(row) + from,
               .a_step = wide_a_ ? k_ : a_step_,
               .panel = b,
+              .panel_step = form_.width,
               .k = to - from,
               .sum = sum,
               .add = from > 0,
+              .vectors = vectors,
               .rows = static_cast<int>(end - row)};
       if (fetched < lines) {
         s.ahead = ahead + fetched * kLine;
@@ -257,13 +260,16 @@ class PanelGemm : public PreparedCall {
     return wide_a_ ? pointer<const float>(*wide_a_) + row * k_ : pointer<const float>(a_) + row * a_step_;
   }
 
+  /// Of y, that a panel holds.
+  std::int64_t columns(std::int64_t panel) const { return std::min(form_.width, n_ - panel * form_.width); }
+
   void finish(std::int64_t panel, std::int64_t row, std::int64_t end, const float* sum) const {
-    const std::int64_t column = panel * kernels_.width;
+    const std::int64_t column = panel * form_.width;
     Rows rows{.sum = sum,
               .row = row,
               .column = column,
               .rows = static_cast<int>(end - row),
-              .columns = static_cast<int>(std::min<std::int64_t>(kernels_.width, n_ - column))};
+              .columns = static_cast<int>(columns(panel))};
     if (bias_) rows.bias = pointer<const float>(*bias_);
     rows.post = post_.data();
     rows.posts = static_cast<int>(post_.size());
@@ -277,6 +283,7 @@ class PanelGemm : public PreparedCall {
   const Kernels& kernels_;
   std::int64_t m_, n_, k_, depth_ = 0;
   Division division_;
+  bool whole_sums_ = false;  ///< of a unit's rows: a panel is multiplied in several stretches
   Staging staging_;
   Staging::Operand a_ = 0, b_ = 0, y_ = 0, scratch_ = 0;
   std::optional<Staging::Operand> wide_a_, bias_;
@@ -314,45 +321,53 @@ void turn_four(T* to, std::int64_t to_step, const T* from, std::int64_t from_ste
   for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_step, &turned[i], sizeof(Four));
 }
 
-/// One panel of a weight whose elements lie `down` apart along K and `right` apart along N; columns that the weight
-/// does not have are 0.
+/// One panel of `width` of a weight whose elements lie `down` apart along K and `right` apart along N; columns that the
+/// weight does not have are 0.
 template <class T>
-void pack_panel(T* to, const T* from, std::int64_t columns, std::int64_t k, std::int64_t down, std::int64_t right) {
+void pack_panel(T* to, std::int64_t width, const T* from, std::int64_t columns, std::int64_t k, std::int64_t down,
+                std::int64_t right) {
   constexpr std::int64_t kBlock = 16;  // of k: lines of both sides stay in the first-level cache
   for (std::int64_t first = 0; first < k; first += kBlock) {
     const std::int64_t last = std::min(first + kBlock, k), fours = down == 1 ? (last - first) / 4 * 4 : 0,
                        turned = columns / 4 * 4;
-    for (std::int64_t column = 0; column < Form::kWidth; ++column) {
+    for (std::int64_t column = 0; column < width; ++column) {
       const bool by_four = column < turned;
       if (by_four && column % 4 == 0)
         for (std::int64_t i = first; i < first + fours; i += 4)
-          turn_four(to + i * Form::kWidth + column, Form::kWidth, from + i + column * right, right);
+          turn_four(to + i * width + column, width, from + i + column * right, right);
       for (std::int64_t i = first + (by_four ? fours : 0); i < last; ++i)
-        to[i * Form::kWidth + column] = column < columns ? from[i * down + column * right] : T{};
+        to[i * width + column] = column < columns ? from[i * down + column * right] : T{};
     }
   }
 }
 
 }  // namespace
 
+int threads_worth(std::int64_t multiplications) {
+  constexpr std::int64_t kLeastWork = 1 << 17;  // of one thread
+  return static_cast<int>(std::clamp<std::int64_t>(multiplications / kLeastWork, 1, thread_count()));
+}
+
 bool multiplies(const GemmProblem& p) {
   return machine_runs("avx512") && element_of(p.a.given.dtype) && element_of(p.b.given.dtype) &&
          element_of(p.y.given.dtype);
 }
 
-std::string packed_form(DType dtype) { return Form{dtype}.text(); }
+std::string packed_form(DType dtype, std::int64_t width) { return Form{dtype, width}.text(); }
 
-std::size_t packed_bytes(DType dtype, std::int64_t n, std::int64_t k) { return Form{dtype}.bytes(n, k); }
+std::size_t packed_bytes(DType dtype, std::int64_t n, std::int64_t k, std::int64_t width) {
+  return Form{dtype, width}.bytes(n, k);
+}
 
-void pack(std::byte* to, const std::byte* from, const BoundView& b) {
-  const Form form{b.dtype};
+void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t width) {
+  const Form form{b.dtype, width};
   const std::int64_t k = b.sizes[0], n = b.sizes[1];
-  parallel_ranges(form.panels(n), 1 + 16384 / (k * Form::kWidth), [&](std::int64_t begin, std::int64_t end) {
+  parallel_ranges(form.panels(n), 1 + 16384 / (k * width), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t column = panel * Form::kWidth, columns = std::min(Form::kWidth, n - column),
-                         down = b.strides[0], right = b.strides[1];
+      const std::int64_t column = panel * width, columns = std::min(width, n - column), down = b.strides[0],
+                         right = b.strides[1];
       auto pack_as = [&]<class T>(T) {
-        pack_panel(reinterpret_cast<T*>(to) + panel * k * Form::kWidth,
+        pack_panel(reinterpret_cast<T*>(to) + panel * k * width, width,
                    reinterpret_cast<const T*>(from) + column * right, columns, k, down, right);
       };
       size_of(form.dtype) == 4 ? pack_as(std::uint32_t{}) : pack_as(std::uint16_t{});

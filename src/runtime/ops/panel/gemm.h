@@ -21,8 +21,13 @@ std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight, std::s
 /// The same in each call: whether this machine multiplies operands of these types so, what the form is called, how many
 /// bytes it takes, and a matrix `b` of [K, N] brought into it.
 bool multiplies(const GemmProblem&);
-std::string packed_form(DType);
-std::size_t packed_bytes(DType, std::int64_t n, std::int64_t k);
-void pack(std::byte* to, const std::byte* from, const BoundView& b);
+/// `width`: the columns of a panel, 16 to 64.
+constexpr std::int64_t kWidestPanel = 64;
+std::string packed_form(DType, std::int64_t width = kWidestPanel);
+std::size_t packed_bytes(DType, std::int64_t n, std::int64_t k, std::int64_t width = kWidestPanel);
+void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t width = kWidestPanel);
+
+/// Threads that a product of so many multiplications is divided among, at most thread_count().
+int threads_worth(std::int64_t multiplications);
 
 }  // namespace coil::runtime::panels

@@ -18,7 +18,6 @@ typedef float CoilVector __attribute__((vector_size(64)));
 extern "C" {
 CoilVector _ZGVeN16v_expf(CoilVector);
 CoilVector _ZGVeN16v_expm1f(CoilVector);
-CoilVector _ZGVeN16v_erff(CoilVector);
 CoilVector _ZGVeN16v_tanhf(CoilVector);
 }
 #define COIL_VECTOR_MATH(name) _ZGVeN16v_##name
@@ -28,8 +27,10 @@ namespace {
 
 using Vector = CoilVector;
 constexpr int kBytes = sizeof(Vector), kVectors = 4;
-// As many sums as registers hold beside a row of the panel.
+// As many sums as registers hold beside a row of the panel; of narrow panels as many rows as there are registers for
+// their addresses.
 constexpr int kMaxRows = 6;
+constexpr int kRowsOf[] = {0, 10, 9, 7, kMaxRows};
 constexpr int kLanes = kBytes / 4, kWidth = kVectors * kLanes;
 constexpr std::int64_t kDepth = 768;
 
@@ -89,27 +90,27 @@ void store_part(void* to, Vector x, Element element, int count) {
     std::memcpy(to, &half, bytes);
 }
 
-template <int kRows>
+template <int kRows, int kCount>
 void multiply_rows(const Strip& s) {
-  Vector sum[kRows][kVectors];
+  Vector sum[kRows][kCount];
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) {
     COIL_UNROLL
-    for (int v = 0; v < kVectors; ++v) sum[r][v] = s.add ? load<Vector>(s.sum + r * kWidth + v * kLanes) : Vector{};
+    for (int v = 0; v < kCount; ++v) sum[r][v] = s.add ? load<Vector>(s.sum + r * kWidth + v * kLanes) : Vector{};
   }
   const float* panel = s.panel;
   const float* a[kRows];
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) a[r] = s.a + r * s.a_step;
   auto step = [&](std::int64_t k) __attribute__((always_inline)) {
-    Vector b[kVectors];
+    Vector b[kCount];
     COIL_UNROLL
-    for (int v = 0; v < kVectors; ++v) b[v] = load<Vector>(panel + v * kLanes);
-    panel += kWidth;
+    for (int v = 0; v < kCount; ++v) b[v] = load<Vector>(panel + v * kLanes);
+    panel += s.panel_step;
     COIL_UNROLL
     for (int r = 0; r < kRows; ++r) {
       COIL_UNROLL
-      for (int v = 0; v < kVectors; ++v) sum[r][v] += a[r][k] * b[v];
+      for (int v = 0; v < kCount; ++v) sum[r][v] += a[r][k] * b[v];
     }
   };
   const char* ahead = s.ahead;
@@ -125,14 +126,23 @@ void multiply_rows(const Strip& s) {
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) {
     COIL_UNROLL
-    for (int v = 0; v < kVectors; ++v) std::memcpy(s.sum + r * kWidth + v * kLanes, &sum[r][v], sizeof(Vector));
+    for (int v = 0; v < kCount; ++v) std::memcpy(s.sum + r * kWidth + v * kLanes, &sum[r][v], sizeof(Vector));
   }
 }
 
-template <int kRows = kMaxRows>
+template <int kCount, int kRows = kRowsOf[kCount]>
+void multiply_some(const Strip& s) {
+  if (s.rows == kRows) return multiply_rows<kRows, kCount>(s);
+  if constexpr (kRows > 1) multiply_some<kCount, kRows - 1>(s);
+}
+
 void multiply(const Strip& s) {
-  if (s.rows == kRows) return multiply_rows<kRows>(s);
-  if constexpr (kRows > 1) multiply<kRows - 1>(s);
+  switch (s.vectors) {
+    case 1: return multiply_some<1>(s);
+    case 2: return multiply_some<2>(s);
+    case 3: return multiply_some<3>(s);
+    default: return multiply_some<4>(s);
+  }
 }
 
 void widen(float* to, const void* from, Element element, std::int64_t count) {
@@ -142,12 +152,30 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
                count < kLanes ? static_cast<int>(count) : kLanes);
 }
 
+/// 1 + erf(x), within 5e-8: erfc(|x|) = 2^(|x| P(|x|)) by a polynomial that fits it to that over [0, 4], from where on
+/// erf is 1 in f32. (Near zero erf itself is not as exact as it could be, which does not show behind 1.)
+[[gnu::always_inline]] inline Vector one_plus_erf(Vector x) {
+  const Vector y = (Vector)((Words)x & 0x7fffffff), most = Vector{} + 4.0f, near = y > most ? most : y;
+  Vector p = Vector{} + 1.16048423e-05f;
+  constexpr float kPowers[] = {-0.000152964654f, 0.000848235446f, -0.00227478775f, 8.48076161e-05f,
+                               0.0277244747f,    -0.148307905f,   -0.918442905f,   -1.62790728f};
+  COIL_UNROLL
+  for (const float power : kPowers) p = p * near + power;
+  const Vector l = p * near, whole = (Vector)_mm512_roundscale_ps((__m512)l, 0), r = l - whole;
+  Vector q = r * 0.0013434287f + 0.009673548f;
+  q = (((q * r + 0.055502422f) * r + 0.24022208f) * r + 0.69314724f) * r + 1.0f;
+  const Vector erf = 1.0f - (Vector)_mm512_scalef_ps((__m512)q, (__m512)whole);
+  return 1.0f + (Vector)(((Words)x & 0x80000000) | (Words)erf);
+}
+
+[[gnu::always_inline]] inline Vector gelu_erf(Vector x) { return 0.5f * x * one_plus_erf(x * 0.70710678f); }
+
 /// As eager computes it; where x is NaN, so is the result.
-Vector after(Vector x, const Post& p) {
+[[gnu::noinline]] Vector after(Vector x, const Post& p) {
   const Vector zero{}, one = zero + 1.f;
   switch (p.kind) {
     case PostOpKind::Relu: return x <= 0.f ? zero : x;
-    case PostOpKind::GeluErf: return 0.5f * x * (one + COIL_VECTOR_MATH(erff)(x * 0.70710678f));
+    case PostOpKind::GeluErf: return gelu_erf(x);
     case PostOpKind::GeluTanh:
       return 0.5f * x * (one + COIL_VECTOR_MATH(tanhf)(0.79788456f * (x + 0.044715f * x * x * x)));
     case PostOpKind::Silu: return x / (one + COIL_VECTOR_MATH(expf)(-x));
@@ -182,30 +210,50 @@ Vector operand_of(const Post& p, std::int64_t row, std::int64_t column, int coun
   return Vector{} + first[0];
 }
 
-void finish(const Rows& f) {
-  for (int r = 0; r < f.rows; ++r) {
-    const std::int64_t row = f.row + r;
-    for (int in = 0; in < f.columns; in += kLanes) {
-      const int count = f.columns - in;
-      const std::int64_t column = f.column + in;
-      Vector x = load<Vector>(f.sum + r * kWidth + in);
-      if (f.bias) x += load_part(f.bias + column, Element::F32, count);
-      for (const Post* p = f.post; p != f.post + f.posts; ++p) {
-        if (p->kind == PostOpKind::Mul)
-          x *= operand_of(*p, row, column, count);
-        else if (p->operand)
-          x += operand_of(*p, row, column, count);
-        else
-          x = after(x, *p);
-      }
-      store_part(static_cast<char*>(f.y) + (row * f.y_step + column) * bytes_of(f.element), x, f.element, count);
-    }
+/// Vectors of a row, `columns` of them to be stored. All go through one post-operation together, so that their
+/// instructions overlap.
+template <int kCount>
+void finish_row(const Rows& f, int r) {
+  const std::int64_t row = f.row + r;
+  Vector x[kCount];
+  const auto each = [&](auto change) __attribute__((always_inline)) {
+    COIL_UNROLL
+    for (int v = 0; v < kCount; ++v) change(x[v], f.column + v * kLanes, f.columns - v * kLanes);
+  };
+  each([&](Vector& one, std::int64_t column, int)
+           __attribute__((always_inline)) { one = load<Vector>(f.sum + r * kWidth + (column - f.column)); });
+  if (f.bias)
+    each([&](Vector& one, std::int64_t column, int count)
+             __attribute__((always_inline)) { one += load_part(f.bias + column, Element::F32, count); });
+  for (const Post* p = f.post; p != f.post + f.posts; ++p) {
+    if (p->kind == PostOpKind::Mul)
+      each([&](Vector& one, std::int64_t column, int count)
+               __attribute__((always_inline)) { one *= operand_of(*p, row, column, count); });
+    else if (p->operand)
+      each([&](Vector& one, std::int64_t column, int count)
+               __attribute__((always_inline)) { one += operand_of(*p, row, column, count); });
+    else if (p->kind == PostOpKind::GeluErf)
+      each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = gelu_erf(one); });
+    else
+      each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = after(one, *p); });
   }
+  each([&](Vector& one, std::int64_t column, int count) __attribute__((always_inline)) {
+    store_part(static_cast<char*>(f.y) + (row * f.y_step + column) * bytes_of(f.element), one, f.element, count);
+  });
+}
+
+void finish(const Rows& f) {
+  for (int r = 0; r < f.rows; ++r) switch ((f.columns + kLanes - 1) / kLanes) {
+      case 1: finish_row<1>(f, r); break;
+      case 2: finish_row<2>(f, r); break;
+      case 3: finish_row<3>(f, r); break;
+      default: finish_row<4>(f, r);
+    }
 }
 
 }  // namespace
 
-const Kernels kAvx512 = {kWidth, kMaxRows, kDepth, multiply<>, widen, finish};
+const Kernels kAvx512 = {kWidth, kLanes, kRowsOf, kDepth, multiply, widen, finish};
 
 }  // namespace coil::runtime::panels
 #endif

@@ -16,11 +16,13 @@ enum class Element { F32, BF16, F16 };
 struct Strip {
   const float* a = nullptr;      ///< rows of `k` neighbouring elements
   std::int64_t a_step = 0;       ///< from one row to the next
-  const float* panel = nullptr;  ///< [k, width]
+  const float* panel = nullptr;  ///< [k, panel_step]
+  std::int64_t panel_step = 0;
   std::int64_t k = 0;
   float* sum = nullptr;         ///< [rows, width]
   bool add = false;             ///< to what `sum` holds
-  int rows = 1;                 ///< at most Kernels::rows
+  int vectors = 1;              ///< of the panel's columns that are multiplied
+  int rows = 1;                 ///< at most Kernels::rows of so many vectors
   const char* ahead = nullptr;  ///< memory that will be read next
   int lines = 0;                ///< cache lines of it to fetch for every four of `k`
 };
@@ -50,7 +52,8 @@ struct Rows {
 };
 
 struct Kernels {
-  int width, rows;     ///< of a panel, and at most of a strip
+  int width, lanes;    ///< of the widest panel, and of a vector
+  const int* rows;     ///< at most of a strip, by the vectors of the panel that it multiplies
   std::int64_t depth;  ///< of a stretch: two of them and what is read beside them stay in the second-level cache
   void (*multiply)(const Strip&);
   void (*widen)(float* to, const void* from, Element, std::int64_t count);
