@@ -19,11 +19,12 @@ struct TunedProduct {
   CallTrial call;
 };
 
-std::optional<std::vector<runtime::BoundView>> bound(ir::Graph& graph, const std::vector<ir::BufferView>& views) {
+std::optional<std::vector<runtime::BoundView>> bound(const MeasuredSizes& value,
+                                                     const std::vector<ir::BufferView>& views) {
   std::vector<runtime::BoundView> out;
   auto all = [&](const sym::Exprs& es, Sizes& to) {
     for (sym::Expr e : es) {
-      const auto n = graph.env().hint(e);
+      const auto n = value(e);
       if (!n || *n < 0) return false;
       to.push_back(*n);
     }
@@ -84,11 +85,12 @@ bool is_product(const ir::Operation& op) {
 std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOptions& options) {
   std::map<std::string, TunedProduct> all;
   std::vector<std::string> order;
+  const MeasuredSizes sizes(graph.env(), options.told);
   std::vector<ir::Operation> operations(graph.operations().begin(), graph.operations().end());
   for (const ir::Operation& op : operations) {
     if (!is_product(op)) continue;
     const auto& call = std::get<ir::Extern>(op.node);
-    const auto inputs = bound(graph, call.inputs), outputs = bound(graph, call.outputs);
+    const auto inputs = bound(sizes, call.inputs), outputs = bound(sizes, call.outputs);
     if (!inputs || !outputs) continue;
     TunedProduct t{{}, {call.op, call.attributes, *inputs, *outputs}};
     const std::string name = text_of(t.call);

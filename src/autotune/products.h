@@ -30,8 +30,9 @@ class CallTimer {
 /// Whether an operation is one that has algorithms to choose from.
 bool is_product(const ir::Operation&);
 
-/// Sets the attributes `algorithm` and `algorithm_for` of `linear` and `matmul` calls whose sizes have hints. The
-/// heuristics' first stays unless another is clearly faster. Returns a line for each distinct call.
+/// Sets the attributes `algorithm` and `algorithm_for` of `linear` and `matmul` calls whose sizes are known or taken
+/// for something (MeasuredSizes). The heuristics' first stays unless another is clearly faster. Returns a line for each
+/// distinct call.
 std::string choose_algorithms(ir::Graph&, CallTimer&, const LaunchOptions&);
 
 /// On a CUDA device. Throws Error when there is none, or no cuBLASLt.

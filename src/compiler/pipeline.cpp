@@ -9,6 +9,7 @@
 #include "compiler/library.h"
 #include "compiler/options.h"
 #include "compiler/run_passes.h"
+#include "compiler/sample_sizes.h"
 #include "fx/text.h"
 #include "library_ops/table.h"
 #include "lowering/lowering.h"
@@ -53,13 +54,14 @@ codegen::CompileTritonOptions triton_options(const codegen::Backend& backend, co
 
 /// Launch configs by measurement on the program's device; where that is not there, the heuristics' stay. Returns what
 /// was found, as text.
-std::string measure_launches(LoweredProgram& lowered, Device device, const CompileOptions& options) {
+std::string measure_launches(LoweredProgram& lowered, Device device, const CompileOptions& options,
+                             const autotune::ToldSizes& told) {
   try {
     autotune::CudaTimer timer(device.index, lowered.machine.backend->isa());
     const codegen::Backend& backend = *lowered.machine.backend;
     return autotune::choose_launches(
         *lowered.graph, lowered.schedule, backend, timer,
-        {.jobs = jobs_of(options), .cache = options.cache, .compile_triton = [&](auto kernels) {
+        {.jobs = jobs_of(options), .cache = options.cache, .told = told, .compile_triton = [&](auto kernels) {
            return codegen::compile_triton(kernels, triton_options(backend, options));
          }});
   } catch (const Error& e) {
@@ -68,12 +70,13 @@ std::string measure_launches(LoweredProgram& lowered, Device device, const Compi
 }
 
 /// The same for algorithms of matrix products.
-std::string measure_products(LoweredProgram& lowered, Device device, const CompileOptions& options) {
+std::string measure_products(LoweredProgram& lowered, Device device, const CompileOptions& options,
+                             const autotune::ToldSizes& told) {
   const auto& operations = lowered.graph->operations();
   if (std::none_of(operations.begin(), operations.end(), autotune::is_product)) return {};
   try {
     return autotune::choose_algorithms(*lowered.graph, *autotune::make_cuda_call_timer(device.index),
-                                       {.cache = options.cache});
+                                       {.cache = options.cache, .told = told});
   } catch (const Error& e) {
     return fmt::format("no product was measured: {}\n", e.what());
   }
@@ -107,8 +110,11 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .symm_mem_args = runtime::symm_mem_args};
 }
 
+bool is_lowered(std::string_view target) { return lowering::find(target) != nullptr; }
+
 /// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.
-void autotune(LoweredProgram& out, const Settings& settings, const CompileOptions& options, Stages& stages) {
+void autotune(const fx::GraphModule& module, LoweredProgram& out, const Settings& settings,
+              const CompileOptions& options, Stages& stages) {
   const Device device = out.machine.target().device;
   if (!settings.max_autotune || !out.machine.target().has(target::Feature::MeasuredLaunches)) return;
   const auto& operations = out.graph->operations();
@@ -116,7 +122,10 @@ void autotune(LoweredProgram& out, const Settings& settings, const CompileOption
       std::ranges::any_of(operations, [&](const ir::Operation& op) { return ir::device_of(*out.graph, op) != device; });
   const std::string found = stages(kStageAutotune.name, [&]() -> std::string {
     if (apart) return "nothing was measured: the program lies on several devices\n";
-    return measure_launches(out, device, options) + measure_products(out, device, options);
+    const SampledSizes sizes =
+        sizes_on_samples(module, out.source.sample_inputs, is_lowered, run_on(out.machine, settings, options));
+    return sizes.text + measure_launches(out, device, options, sizes.told) +
+           measure_products(out, device, options, sizes.told);
   });
   stages.show(kStageAutotune, [&] { return found; });
 }
@@ -144,7 +153,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
     stages.show(kStageSplit, [&] { return scheduler::to_string(*out.graph, out.schedule); });
   }
   if (settings.verify) scheduler::verify(*out.graph, out.schedule);
-  autotune(out, settings, options, stages);
+  autotune(module, out, settings, options, stages);
 
   out.lines =
       stages(kStageWrapper.name, [&] { return wrapper::build(module, *out.graph, out.schedule, machine.backends()); });
@@ -159,12 +168,14 @@ void check_stage_names(const std::vector<std::string>& names) {
   parse_stages(fmt::format("{}", fmt::join(names, ",")), known);
 }
 
-bool is_lowered(std::string_view target) { return lowering::find(target) != nullptr; }
-
 }  // namespace
 
-RunModule run_here(const Machine& machine, const Settings& given, const CompileOptions& options) {
-  return [&machine, given, options](fx::GraphModule& part) {
+RunModule run_here(const Machine& machine, const Settings& settings, const CompileOptions& options) {
+  return [run = run_on(machine, settings, options)](fx::GraphModule& part) { return run(part, {}); };
+}
+
+RunModuleOn run_on(const Machine& machine, const Settings& given, const CompileOptions& options) {
+  return [&machine, given, options](fx::GraphModule& part, std::span<const Tensor> inputs) {
     Settings settings = given;
     settings.checks = {.sizes = false};  // those are of the program, as are the conditions on its sizes
     CompileOptions quiet = options;
@@ -177,7 +188,7 @@ RunModule run_here(const Machine& machine, const Settings& given, const CompileO
     run_passes(constants_pipeline(), part, graph_context(lowered.machine, settings, {}), stages);
     lower_module(part, settings, quiet, stages, lowered);
     runtime::Context context(runtime::Model::load(assemble(lowered.lines, lowered.machine, quiet, stages)));
-    return context.run({}).outputs;
+    return context.run(inputs).outputs;
   };
 }
 

@@ -2,6 +2,7 @@
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <typeinfo>
 
 #include "fx/infer.h"
 #include "ops/shapes/strides.h"
@@ -128,12 +129,11 @@ Value made_by(const Decomposition& rule, Rewriter& r) {
   try {
     return rule(r);
   } catch (const BeyondEnd&) {
-    throw Error(fmt::format("{}: takes no arguments of these dimensions", r.node->target), r.node->target,
-                r.node->where());
+    throw fx::of_call(*r.node, Error(fmt::format("{}: takes no arguments of these dimensions", r.node->target),
+                                     r.node->target, r.node->where()));
   } catch (const Error& e) {
-    const std::string message = e.what();
-    if (message.find("aten.") != message.npos || message.starts_with("internal error")) throw;
-    throw Error(fmt::format("{}: {}", r.node->target, message), r.node->target, r.node->where());
+    if (typeid(e) != typeid(Error) || std::string_view(e.what()).starts_with("internal error")) throw;
+    throw fx::of_call(*r.node, e);
   }
 }
 
