@@ -1,5 +1,6 @@
 #include "compiler/sample_sizes.h"
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 #include <unordered_set>
@@ -80,6 +81,22 @@ class Work {
   std::set<const Node*> seen_;
 };
 
+/// Unbacked symbols of the values that a graph has, in order of addition.
+sym::Exprs symbols_of(const fx::GraphModule& module) {
+  std::unordered_set<Expr> there;
+  const auto note = [&](Expr e) {
+    for (Expr s : sym::free_symbols(e)) there.insert(s);
+  };
+  for (Node* n = module.graph.first(); n; n = n->next()) {
+    if (n->meta.value.is<Expr>()) note(n->meta.value.as_int());
+    if (n->is_tensor()) std::ranges::for_each(n->tensor().sizes, note);
+  }
+  sym::Exprs found;
+  for (Expr s : module.env->symbols())
+    if (s.symbol_kind() == sym::SymbolKind::Unbacked && there.contains(s)) found.push_back(s);
+  return found;
+}
+
 std::optional<std::int64_t> told_by(const Place& place, const Tensor& value) {
   if (place.dim) return *place.dim < value.sizes.size() ? std::optional(value.sizes[*place.dim]) : std::nullopt;
   if (value.dtype != DType::I64 || value.storage.bytes < sizeof(std::int64_t)) return std::nullopt;
@@ -112,10 +129,9 @@ SampledSizes sizes_on_samples(const fx::GraphModule& module, const std::optional
       out.text += fmt::format("no size was found on the example inputs: {}\n", e.what());
     }
   const autotune::MeasuredSizes sizes(*module.env, out.told);
-  for (Expr s : module.env->symbols())
-    if (s.symbol_kind() == sym::SymbolKind::Unbacked)
-      out.text += fmt::format("size {} is {}{}\n", s.name(), sizes.of(s),
-                              out.told.contains(s.name()) ? " on the example inputs" : ", for want of an example");
+  for (Expr s : symbols_of(module))
+    out.text += fmt::format("size {} is {}{}\n", s.name(), sizes.of(s),
+                            out.told.contains(s.name()) ? " on the example inputs" : ", for want of an example");
   return out;
 }
 

@@ -252,7 +252,7 @@ fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask: sel
     quant_min upto quant_max
 fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask: scale rank 1; zero_point rank 1
 
-sub subtract rsub: other is numeric
+sub subtract rsub: self is numeric; other is numeric
 add sub subtract rsub addmm addbmm addmv addr baddbmm: alpha suits operands
 addmm addbmm addmv addr baddbmm: beta suits operands
 pow.Tensor_Scalar: exponent natural operands
@@ -286,6 +286,9 @@ index_select_backward: index counts grad
 put: source as self
 masked_select: mask broadcasts self
 arange linspace logspace: dtype is numeric
+linspace logspace: steps >= 0
+one_hot: num_classes not 0
+softshrink: lambd >= 0; lambd finite number
 item: self single element
 searchsorted.Tensor searchsorted.Scalar bucketize: self is numeric
 searchsorted.Tensor: self searches sorted_sequence
@@ -342,6 +345,7 @@ batch_norm instance_norm native_batch_norm _native_batch_norm_legit _native_batc
 _native_batch_norm_legit_functional: weight rank 1; bias rank 1; running_mean rank 1; running_var rank 1
 native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
     batch_norm: weight|bias|running_mean|running_var mixed input
+_native_batch_norm_legit.no_stats: input filled 0
 layer_norm native_layer_norm: weight|bias mixed input; weight shaped normalized_shape; bias shaped normalized_shape
 native_group_norm: weight long C; bias long C
 batch_norm_backward: input rank 2+; input sizes grad_out; weight rank 1; running_mean rank 1; running_var rank 1;
@@ -355,6 +359,7 @@ mse_loss_backward smooth_l1_loss_backward mish_backward: self holds operands
 huber_loss_backward: self is floating; grad_output as self; target as self
 soft_margin_loss_backward: target is numeric
 multilabel_margin_loss multilabel_margin_loss_forward: self rank 0 1 2; target is i64
+multi_margin_loss: self rank 0 1 2
 cosine_embedding_loss: input1 ranks target 1; input2 ranks target 1
 triplet_margin_loss: positive ranks anchor 0; negative ranks anchor 0
 nll_loss_forward nll_loss_backward: target rank 0 1; target batches self; total_weight single element

@@ -1,4 +1,4 @@
-"""Calls that eager refuses are refused by the name of the operator; and metadata where they are easily taken wrongly."""
+"""Calls that eager refuses are refused by the name of the operator; metadata where they are easily mistaken."""
 
 import pytest
 import torch

@@ -218,6 +218,8 @@ Value rot90(const Call& call) {
 Value roll(const Call& call) {
   const auto dims = dims_argument(call, call.tensor(0).rank(), "dims");
   if (call.tensor(0).rank() == 0 && !dims.empty()) refuse(call, "a number has no dimension {} to roll", dims[0]);
+  if (const std::size_t shifts = call["shifts"].as_list().size(); !dims.empty() && shifts != dims.size())
+    refuse(call, "shifts and dimensions must align: {} and {}", shifts, dims.size());
   return dense(call.env, call.tensor(0), call.tensor(0).sizes);
 }
 
