@@ -84,8 +84,18 @@ Expr TracedGraph::expression(std::string_view srepr) {
   return module_->env->simplify(it->second);
 }
 
+namespace {
+/// Of a Python int.
+std::int64_t whole_number(nb::handle h) {
+  int beyond = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(h.ptr(), &beyond);
+  if (beyond != 0) fail("{} leaves the range of 64-bit integers", nb::cast<std::string>(nb::str(h)));
+  return number;
+}
+}  // namespace
+
 Expr TracedGraph::integer(nb::handle h) {
-  if (PyLong_Check(h.ptr())) return nb::cast<std::int64_t>(h);
+  if (PyLong_Check(h.ptr())) return whole_number(h);
   return expression(nb::cast<std::string>(h));
 }
 
@@ -141,7 +151,7 @@ Value TracedGraph::value(nb::handle h) {
   PyObject* o = h.ptr();
   if (o == Py_None) return ops::None{};
   if (PyBool_Check(o)) return o == Py_True;
-  if (PyLong_Check(o)) return nb::cast<std::int64_t>(h);
+  if (PyLong_Check(o)) return whole_number(h);
   if (PyFloat_Check(o)) return PyFloat_AS_DOUBLE(o);
   if (PyUnicode_Check(o)) return nb::cast<std::string>(h);
   if (nb::isinstance<NodeHandle>(h)) return nb::cast<NodeHandle&>(h).node;
@@ -207,9 +217,14 @@ NodeHandle TracedGraph::constant(const std::string& name, nb::object tensor, nb:
 
 NodeHandle TracedGraph::call(const std::string& target, nb::handle args, nb::dict kwargs, const std::string& name,
                              nb::handle m, const std::string& stack_trace) {
-  Values positional = std::get<Values>(value(args));
+  Values positional;
   std::vector<std::pair<std::string, Value>> named;
-  for (auto [k, v] : kwargs) named.emplace_back(nb::cast<std::string>(k), value(v));
+  try {
+    positional = std::get<Values>(value(args));
+    for (auto [k, v] : kwargs) named.emplace_back(nb::cast<std::string>(k), value(v));
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", target, e.what()), target, "");
+  }
   if (const ops::Operator* op = ops::find(target))
     positional = ops::normalize(*op, std::move(positional), std::exchange(named, {}));
   fx::Node* n = current().graph.call(target, std::move(positional), name, std::move(named));

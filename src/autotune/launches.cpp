@@ -135,7 +135,7 @@ class Tuner {
   void find(scheduler::Group& group) {
     codegen::Kernel usual = backend_.group(graph_, group);
     if (usual.candidates.size() <= 1 || !usual.launch || (usual.triton && !options_.compile_triton)) return;
-    const auto trial = trial_of(graph_, usual);
+    const auto trial = trial_of(graph_, usual, options_.told);
     if (!trial) return;
     const std::string key = key_of(*trial, usual.candidates.size(), backend_.isa(), timer_.identity());
     TunedKernel& t = all_[key];
@@ -161,7 +161,7 @@ class Tuner {
     for (int number = 1; number < static_cast<int>(t.candidates.size()); ++number) {
       codegen::Kernel k = in_config(graph_, *t.groups[0], backend_, number);
       if (k.triton && !options_.compile_triton) continue;
-      auto trial = trial_of(graph_, k);
+      auto trial = trial_of(graph_, k, options_.told);
       if (!trial || std::find(t.trials.begin(), t.trials.end(), *trial) != t.trials.end()) continue;
       t.trials.push_back(std::move(*trial));
       t.configs.push_back(number);
@@ -210,11 +210,11 @@ class Tuner {
 
 }  // namespace
 
-std::optional<Trial> trial_of(ir::Graph& graph, const codegen::Kernel& k) {
+std::optional<Trial> trial_of(ir::Graph& graph, const codegen::Kernel& k, const ToldSizes& told) {
   const sym::ShapeEnv& env = graph.env();
+  const MeasuredSizes value(env, told);
   Trial t;
   t.symbol = k.symbol;
-  auto value = [&](sym::Expr e) { return env.hint(e); };
   for (std::size_t d = 0; d < 3; ++d) {
     const auto blocks = d < k.launch->grid.size() ? value(k.launch->grid[d]) : std::optional<std::int64_t>(1);
     if (!blocks || *blocks <= 0 || *blocks > 0x7fffffff) return std::nullopt;

@@ -97,19 +97,20 @@ std::optional<bool> remembered(const std::optional<std::filesystem::path>& entry
 
 /// The kernels of all contests, on the device; those that have no trial lose.
 void make_kernels(ir::Graph& graph, std::vector<Contest>& all, const codegen::Backend& backend, Timer& timer,
-                  int jobs) {
+                  const LaunchOptions& options) {
+  const ToldSizes& told = options.told;
   std::map<std::string, std::string> texts;
   for (Contest& c : all) {
-    c.call = trial_of(graph, c.library);
+    c.call = trial_of(graph, c.library, told);
     c.kernel = backend.template_kernel(graph, c.own);
-    c.trial = trial_of(graph, c.kernel);
+    c.trial = trial_of(graph, c.kernel, told);
     if (!c.trial || !c.call) continue;
     c.trial->fill = kSmallNumbers;
     texts.emplace(c.kernel.symbol, c.kernel.text);
   }
   std::vector<std::string> distinct;
   for (const auto& [symbol, text] : texts) distinct.push_back(text);
-  timer.load(backend.compile(distinct, {.jobs = jobs, .cache = std::nullopt}).libraries);
+  timer.load(backend.compile(distinct, {.jobs = options.jobs, .cache = std::nullopt}).libraries);
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ OwnProducts choose_own_products(ir::Graph& graph, const codegen::Backend& backen
   Contests contests(graph);
   if (contests.all().empty()) return out;
   contests.fuse();
-  make_kernels(graph, contests.all(), backend, timer, options.jobs);
+  make_kernels(graph, contests.all(), backend, timer, options);
   std::map<std::string, bool> known;
   for (const Contest& c : contests.all()) {
     if (!c.trial || !c.call) continue;

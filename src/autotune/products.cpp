@@ -19,11 +19,12 @@ struct TunedProduct {
   CallTrial call;
 };
 
-std::optional<std::vector<runtime::BoundView>> bound(ir::Graph& graph, const std::vector<ir::BufferView>& views) {
+std::optional<std::vector<runtime::BoundView>> bound(const MeasuredSizes& value,
+                                                     const std::vector<ir::BufferView>& views) {
   std::vector<runtime::BoundView> out;
   auto all = [&](const sym::Exprs& es, Sizes& to) {
     for (sym::Expr e : es) {
-      const auto n = graph.env().hint(e);
+      const auto n = value(e);
       if (!n || *n < 0) return false;
       to.push_back(*n);
     }
@@ -76,8 +77,9 @@ std::string to_string(const CallTrial& c) {
   return text;
 }
 
-std::optional<CallTrial> trial_of(ir::Graph& graph, const ir::Extern& call) {
-  const auto inputs = bound(graph, call.inputs), outputs = bound(graph, call.outputs);
+std::optional<CallTrial> trial_of(const ir::Graph& graph, const ir::Extern& call, const ToldSizes& told) {
+  const MeasuredSizes sizes(*graph.env_ptr(), told);
+  const auto inputs = bound(sizes, call.inputs), outputs = bound(sizes, call.outputs);
   if (!inputs || !outputs) return std::nullopt;
   return CallTrial{call.op, call.attributes, *inputs, *outputs};
 }
@@ -94,7 +96,7 @@ std::string choose_algorithms(ir::Graph& graph, CallTimer& timer, const LaunchOp
   for (const ir::Operation& op : operations) {
     if (!is_product(op)) continue;
     const auto& call = std::get<ir::Extern>(op.node);
-    const auto trial = trial_of(graph, call);
+    const auto trial = trial_of(graph, call, options.told);
     if (!trial) continue;
     TunedProduct t{{}, *trial};
     const std::string name = to_string(t.call);

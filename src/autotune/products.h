@@ -27,16 +27,17 @@ class CallTimer {
   virtual std::vector<std::optional<double>> time(std::span<const CallTrial>) = 0;
 };
 
-/// The call with the hints of sizes; nothing where one has none.
-std::optional<CallTrial> trial_of(ir::Graph&, const ir::Extern&);
+/// The call at the sizes that are measured; nothing where one is not known.
+std::optional<CallTrial> trial_of(const ir::Graph&, const ir::Extern&, const ToldSizes&);
 /// All that its time depends on, in words.
 std::string to_string(const CallTrial&);
 
 /// Whether an operation is one that has algorithms to choose from.
 bool is_product(const ir::Operation&);
 
-/// Sets the attributes `algorithm` and `algorithm_for` of `linear` and `matmul` calls whose sizes have hints. The
-/// heuristics' first stays unless another is clearly faster. Returns a line for each distinct call.
+/// Sets the attributes `algorithm` and `algorithm_for` of `linear` and `matmul` calls whose sizes are known or taken
+/// for something (MeasuredSizes). The heuristics' first stays unless another is clearly faster. Returns a line for each
+/// distinct call.
 std::string choose_algorithms(ir::Graph&, CallTimer&, const LaunchOptions&);
 
 /// On a CUDA device. Throws Error when there is none, or no cuBLASLt.

@@ -10,6 +10,7 @@
 #include "compiler/library.h"
 #include "compiler/options.h"
 #include "compiler/run_passes.h"
+#include "compiler/sample_sizes.h"
 #include "fx/text.h"
 #include "library_ops/table.h"
 #include "lowering/lowering.h"
@@ -54,13 +55,14 @@ codegen::CompileTritonOptions triton_options(const codegen::Backend& backend, co
 
 /// Launch configs by measurement on the program's device; where that is not there, the heuristics' stay. Returns what
 /// was found, as text.
-std::string measure_launches(LoweredProgram& lowered, Device device, const CompileOptions& options) {
+std::string measure_launches(LoweredProgram& lowered, Device device, const CompileOptions& options,
+                             const autotune::ToldSizes& told) {
   try {
     autotune::CudaTimer timer(device.index, lowered.machine.backend->isa());
     const codegen::Backend& backend = *lowered.machine.backend;
     return autotune::choose_launches(
         *lowered.graph, lowered.schedule, backend, timer,
-        {.jobs = jobs_of(options), .cache = options.cache, .compile_triton = [&](auto kernels) {
+        {.jobs = jobs_of(options), .cache = options.cache, .told = told, .compile_triton = [&](auto kernels) {
            return codegen::compile_triton(kernels, triton_options(backend, options));
          }});
   } catch (const Error& e) {
@@ -69,24 +71,27 @@ std::string measure_launches(LoweredProgram& lowered, Device device, const Compi
 }
 
 /// The same for algorithms of matrix products.
-std::string measure_products(LoweredProgram& lowered, Device device, const CompileOptions& options) {
+std::string measure_products(LoweredProgram& lowered, Device device, const CompileOptions& options,
+                             const autotune::ToldSizes& told) {
   const auto& operations = lowered.graph->operations();
   if (std::none_of(operations.begin(), operations.end(), autotune::is_product)) return {};
   try {
     return autotune::choose_algorithms(*lowered.graph, *autotune::make_cuda_call_timer(device.index),
-                                       {.cache = options.cache});
+                                       {.cache = options.cache, .told = told});
   } catch (const Error& e) {
     return fmt::format("no product was measured: {}\n", e.what());
   }
 }
 
 /// Products that a kernel computes faster than the library, by measurement, take that form. Returns what was found.
-std::string measure_own_products(LoweredProgram& lowered, Device device, const CompileOptions& options) {
+std::string measure_own_products(LoweredProgram& lowered, Device device, const CompileOptions& options,
+                                 const autotune::ToldSizes& told) {
   try {
     autotune::CudaTimer timer(device.index, lowered.machine.backend->isa());
     const auto calls = autotune::make_cuda_call_timer(device.index);
-    const autotune::OwnProducts found = autotune::choose_own_products(
-        *lowered.graph, *lowered.machine.backend, timer, *calls, {.jobs = jobs_of(options), .cache = options.cache});
+    const autotune::OwnProducts found =
+        autotune::choose_own_products(*lowered.graph, *lowered.machine.backend, timer, *calls,
+                                      {.jobs = jobs_of(options), .cache = options.cache, .told = told});
     take_own_products(*lowered.graph, [&](const ir::Operation& op) { return found.operations.contains(op.id); });
     return found.text;
   } catch (const Error& e) {
@@ -127,16 +132,19 @@ bool measures(const LoweredProgram& program, const Settings& settings) {
   return settings.max_autotune && program.machine.target().has(target::Feature::MeasuredLaunches);
 }
 
-/// With max_autotune: kernels and products are timed on the device, and take the forms that were fastest.
-void autotune(LoweredProgram& out, const Settings& settings, const CompileOptions& options, Stages& stages) {
+bool is_lowered(std::string_view target) { return lowering::find(target) != nullptr; }
+
+/// With max_autotune: kernels and products are timed on the device at these sizes, and take the forms that were
+/// fastest.
+void autotune(LoweredProgram& out, const CompileOptions& options, const SampledSizes& sizes, Stages& stages) {
   const Device device = out.machine.target().device;
-  if (!measures(out, settings)) return;
   const auto& operations = out.graph->operations();
   const bool apart =
       std::ranges::any_of(operations, [&](const ir::Operation& op) { return ir::device_of(*out.graph, op) != device; });
   const std::string found = stages(kStageAutotune.name, [&]() -> std::string {
     if (apart) return "nothing was measured: the program lies on several devices\n";
-    return measure_launches(out, device, options) + measure_products(out, device, options);
+    return sizes.text + measure_launches(out, device, options, sizes.told) +
+           measure_products(out, device, options, sizes.told);
   });
   stages.show(kStageAutotune, [&] { return found; });
 }
@@ -150,9 +158,13 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
                      [&] { return lowering::lower(module, lower_options(machine, settings), machine.target()); });
   for (const std::string& warning : out.graph->warnings) runtime::warn(warning);
   stages.show(kStageLower, [&] { return print(*out.graph); });
-  if (measures(out, settings) && settings.cuda_products == "auto" && !out.graph->on_several_devices) {
-    const std::string found =
-        stages(kStageProducts.name, [&] { return measure_own_products(out, machine.target().device, options); });
+  const bool measured = measures(out, settings);
+  SampledSizes sizes;
+  if (measured)
+    sizes = sizes_on_samples(module, out.source.sample_inputs, is_lowered, run_on(out.machine, settings, options));
+  if (measured && settings.cuda_products == "auto" && !out.graph->on_several_devices) {
+    const std::string found = stages(
+        kStageProducts.name, [&] { return measure_own_products(out, machine.target().device, options, sizes.told); });
     stages.show(kStageProducts, [&] { return found; });
   }
   run_passes(loop_pipeline(), *out.graph, context, stages);
@@ -169,7 +181,7 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
     stages.show(kStageSplit, [&] { return scheduler::to_string(*out.graph, out.schedule); });
   }
   if (settings.verify) scheduler::verify(*out.graph, out.schedule);
-  autotune(out, settings, options, stages);
+  if (measured) autotune(out, options, sizes, stages);
 
   out.lines =
       stages(kStageWrapper.name, [&] { return wrapper::build(module, *out.graph, out.schedule, machine.backends()); });
@@ -184,12 +196,14 @@ void check_stage_names(const std::vector<std::string>& names) {
   parse_stages(fmt::format("{}", fmt::join(names, ",")), known);
 }
 
-bool is_lowered(std::string_view target) { return lowering::find(target) != nullptr; }
-
 }  // namespace
 
-RunModule run_here(const Machine& machine, const Settings& given, const CompileOptions& options) {
-  return [&machine, given, options](fx::GraphModule& part) {
+RunModule run_here(const Machine& machine, const Settings& settings, const CompileOptions& options) {
+  return [run = run_on(machine, settings, options)](fx::GraphModule& part) { return run(part, {}); };
+}
+
+RunModuleOn run_on(const Machine& machine, const Settings& given, const CompileOptions& options) {
+  return [&machine, given, options](fx::GraphModule& part, std::span<const Tensor> inputs) {
     Settings settings = given;
     settings.checks = {.sizes = false};  // those are of the program, as are the conditions on its sizes
     CompileOptions quiet = options;
@@ -202,7 +216,7 @@ RunModule run_here(const Machine& machine, const Settings& given, const CompileO
     run_passes(constants_pipeline(), part, graph_context(lowered.machine, settings, {}), stages);
     lower_module(part, settings, quiet, stages, lowered);
     runtime::Context context(runtime::Model::load(assemble(lowered.lines, lowered.machine, quiet, stages)));
-    return context.run({}).outputs;
+    return context.run(inputs).outputs;
   };
 }
 

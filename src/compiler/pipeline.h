@@ -37,6 +37,8 @@ LoweredProgram lower_archive(const std::filesystem::path& pt2, const CompileOpti
 passes::GraphContext graph_context(const Machine&, const Settings&, RunModule run);
 /// Compiles parts of a program for this machine's CPU, and runs them. The machine must live as long.
 RunModule run_here(const Machine&, const Settings&, const CompileOptions&);
+/// The same on inputs.
+RunModuleOn run_on(const Machine&, const Settings&, const CompileOptions&);
 
 /// Triton makes code of the kernels of Coil's own that are its text; the calls then hold it. Nothing on the CPU.
 void compile_triton_kernels(wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);

@@ -297,6 +297,8 @@ void Graph::inherit(Node* made, const Node* from) {
   made->meta.stack_trace = from->meta.stack_trace;
   made->meta.module_path = from->meta.module_path;
   made->meta.origins = from->meta.origins;
+  if (from->opcode == Opcode::CallFunction && !from->asked().starts_with("_operator."))
+    made->meta.part_of = from->asked();
 }
 
 void Graph::erase(Node* node) {

@@ -33,6 +33,8 @@ struct Meta {
   std::string module_path;  ///< `encoder.layer.0.attention`; may be empty
   std::vector<std::string>
       origins;  ///< names of the nodes of the incoming graph that this one computes; a node of that graph names itself
+  std::string
+      part_of;  ///< target of the incoming graph's call that this one is a part of; empty for such a call itself
 };
 
 class Graph;
@@ -70,6 +72,8 @@ class Node {
   void set_args(Values args);
   /// Every use of this node (in args and kwargs of others) becomes `other`. `except` keeps its use.
   void replace_all_uses_with(Node* other, const Node* except = nullptr);
+  /// What the incoming graph calls here: the target, or that of the call that this one is a part of. Refusals name it.
+  const std::string& asked() const { return meta.part_of.empty() ? target : meta.part_of; }
   /// The innermost user frame, `model.py:12`; empty when not known.
   std::string where() const;
 

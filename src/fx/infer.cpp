@@ -71,7 +71,7 @@ auto naming(const Node& node, F&& f) {
   } catch (const Error& e) {
     std::string message = e.what();
     if (!message.starts_with(node.target)) message = node.target + ": " + message;
-    throw Error(fmt::format("{} (node %{})", message, node.name), node.target, node.where());
+    throw of_call(node, Error(fmt::format("{} (node %{})", message, node.name), node.target, node.where()));
   }
 }
 
@@ -105,6 +105,12 @@ void check_kind(const ops::Operator& op, const ops::Parameter& p, const Value& v
 }
 
 }  // namespace
+
+Error of_call(const Node& node, const Error& e) {
+  const std::string message = e.what();
+  if (message.starts_with(node.asked())) return e;
+  return Error(fmt::format("{}: {}", node.asked(), message), node.asked(), "");
+}
 
 Value infer(const Node& node, sym::ShapeEnv& env) {
   if (node.opcode != Opcode::CallFunction) return node.meta.value;

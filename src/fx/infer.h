@@ -5,6 +5,9 @@
 
 namespace coil::fx {
 
+/// An error about a call, by the name of the operator that the incoming graph calls (Node::asked).
+Error of_call(const Node&, const Error&);
+
 /// Value of `_operator.getitem`, of the scalar functions (`_operator.add`, `torch.sym_max`, `math.floor`, …) and of
 /// every registered operator. Throws Error naming operator, node and source line when there is no such operator or its
 /// arguments are refused.

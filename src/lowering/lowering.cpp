@@ -1,7 +1,9 @@
 #include "lowering/lowering.h"
 
 #include <algorithm>
+#include <typeinfo>
 
+#include "fx/infer.h"
 #include "lowering/common.h"
 #include "lowering/control_flow.h"
 #include "lowering/fallback.h"
@@ -85,6 +87,7 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
     if (is_lowered(*n) || ops::is_left_to_host(n->target)) continue;
     std::string device = n->is_tensor() ? to_string(n->tensor().device) : "cpu";
     std::string line = fmt::format("{} has no lowering on {}", n->target, device);
+    if (n->asked() != n->target) line = fmt::format("{}: {}", n->asked(), line);
     if (auto where = n->where(); !where.empty()) line += fmt::format(" (called at {})", where);
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(std::move(line));
   }
@@ -292,11 +295,14 @@ class Driver {
       value = lowering ? (*lowering)(ctx_, node.args) : call_host(ctx_, node);
       if (ctx_.options.fallback && lowering && hand_over(before)) value = call_host(ctx_, node);
     } catch (const BeyondEnd&) {
-      throw Error(fmt::format("{} ({}): takes no arguments of these dimensions", node.target, node.name), node.target,
-                  node.where());
+      throw fx::of_call(node,
+                        Error(fmt::format("{} ({}): takes no arguments of these dimensions", node.target, node.name),
+                              node.target, node.where()));
     } catch (const Error& e) {
-      if (!e.op().empty()) throw;
-      throw Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where());
+      if (typeid(e) != typeid(Error)) throw;  // says more than its text
+      if (!e.op().empty()) throw fx::of_call(node, e);
+      throw fx::of_call(node,
+                        Error(fmt::format("{} ({}): {}", node.target, node.name, e.what()), node.target, node.where()));
     }
     if (auto* box = std::get_if<TensorBox>(&value)) {
       if (node.is_tensor()) check(node, *box, node.tensor());
@@ -357,8 +363,9 @@ class Driver {
       if (n && *n > 0) fits = fits && !__builtin_mul_overflow(bytes, *n, &bytes);
     }
     if (!fits)
-      throw Error(fmt::format("{} makes a tensor of {}, which no memory holds", ctx_.node->target, sym::to_string(t)),
-                  ctx_.node->target, ctx_.node->where());
+      throw fx::of_call(*ctx_.node, Error(fmt::format("{} makes a tensor of {}, which no memory holds",
+                                                      ctx_.node->target, sym::to_string(t)),
+                                          ctx_.node->target, ctx_.node->where()));
   }
 
   /// Drops library calls made since an operation when the device lacks one of them; false when it has them all. Values

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <map>
 
+#include "ops/requirement_clauses.h"
 #include "ops/requirements_table.h"
 #include "ops/shapes/common.h"
 #include "ops/shapes/elementwise.h"
@@ -13,10 +15,7 @@
 
 namespace coil::ops {
 
-namespace {
-
-using shapes::refuse;
-using Words = std::vector<std::string_view>;
+namespace clauses {
 
 Words split(std::string_view text, std::string_view separators) {
   Words words;
@@ -28,6 +27,49 @@ Words split(std::string_view text, std::string_view separators) {
   return words;
 }
 
+std::int64_t integer(std::string_view word) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  COIL_CHECK(error == std::errc() && end == word.data() + word.size(), "`{}` is no number", word);
+  return value;
+}
+
+std::optional<double> known_number(const Value& v) {
+  if (const auto* d = v.get_if<double>()) return *d;
+  if (const auto* e = v.get_if<Expr>(); e && e->is_constant()) return static_cast<double>(*e->constant());
+  if (const auto* b = v.get_if<Bool>(); b && b->condition.is_constant())
+    return static_cast<double>(*b->condition.constant());
+  return std::nullopt;
+}
+
+std::vector<const TensorMeta*> tensors_of(const Call& call, std::string_view subject) {
+  if (subject == "tensors") return shapes::tensors(call);
+  std::vector<const TensorMeta*> found;
+  const Value* value = shapes::given(call, subject);
+  if (!value) return found;
+  if (const auto* t = value->get_if<TensorMeta>()) found.push_back(t);
+  if (const auto* list = value->get_if<Values>())
+    for (const Value& item : *list)
+      if (const auto* t = item.get_if<TensorMeta>()) found.push_back(t);
+  return found;
+}
+
+DType promoted(const Call& call) {
+  shapes::Promotion promotion;
+  const auto& parameters = call.op.schema.parameters;
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (parameters[i].type.kind == TypeKind::Tensor || parameters[i].name == "self" || parameters[i].name == "other")
+      promotion.add(call[i]);
+  return promotion.result();
+}
+
+}  // namespace clauses
+
+namespace {
+
+using namespace clauses;
+using shapes::refuse;
+
 /// Lines of text; one that begins with a blank goes on with the one before.
 Words lines(std::string_view text) {
   Words found;
@@ -38,13 +80,6 @@ Words lines(std::string_view text) {
       found.push_back(line);
   }
   return found;
-}
-
-std::int64_t integer(std::string_view word) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  COIL_CHECK(error == std::errc() && end == word.data() + word.size(), "`{}` is no number", word);
-  return value;
 }
 
 /// `floating`, `i32|i64`: a set of element types.
@@ -62,6 +97,7 @@ constexpr TypeClass kTypeClasses[] = {
     {"integer", is_integral},
     {"numeric", [](DType t) { return t != DType::Bool; }},
     {"real", [](DType t) { return !is_complex(t); }},
+    {"no_byte", [](DType t) { return t != DType::U8; }},
 };
 
 bool is_type(DType t, std::string_view words) {
@@ -74,51 +110,12 @@ bool is_type(DType t, std::string_view words) {
   return std::any_of(all.begin(), all.end(), is_of);
 }
 
-/// One thing that is asked: `self floating`, `padding >= 0`, `target sizes self`.
-struct Clause {
-  std::string_view subject, verb;
-  Words objects;
-  void (*check)(const Call&,
-                const Clause&);  ///< of an argument that the operator has not, or that is not given: nothing
-};
-using Checker = decltype(Clause::check);
-
 /// `add.Tensor` of `aten.add_.Tensor`: operators in place ask what the others do.
 std::string functional_name(std::string_view target) {
   std::string name(target.substr(target.find('.') + 1));
   const std::size_t dot = name.find('.');
   if (dot > 1 && name[dot - 1] == '_' && name[dot - 2] != '_') name.erase(dot - 1, 1);
   return name;
-}
-
-/// A number that is known now.
-std::optional<double> known_number(const Value& v) {
-  if (const auto* d = v.get_if<double>()) return *d;
-  if (const auto* e = v.get_if<Expr>(); e && e->is_constant()) return static_cast<double>(*e->constant());
-  return std::nullopt;
-}
-
-/// Tensors that a clause is about: one argument, all of a list, or `tensors` for every one of the call.
-std::vector<const TensorMeta*> tensors_of(const Call& call, std::string_view subject) {
-  if (subject == "tensors") return shapes::tensors(call);
-  std::vector<const TensorMeta*> found;
-  const Value* value = shapes::given(call, subject);
-  if (!value) return found;
-  if (const auto* t = value->get_if<TensorMeta>()) found.push_back(t);
-  if (const auto* list = value->get_if<Values>())
-    for (const Value& item : *list)
-      if (const auto* t = item.get_if<TensorMeta>()) found.push_back(t);
-  return found;
-}
-
-/// The type that the operands of an element-wise operator are computed in.
-DType promoted(const Call& call) {
-  shapes::Promotion promotion;
-  const auto& parameters = call.op.schema.parameters;
-  for (std::size_t i = 0; i < parameters.size(); ++i)
-    if (parameters[i].type.kind == TypeKind::Tensor || parameters[i].name == "self" || parameters[i].name == "other")
-      promotion.add(call[i]);
-  return promotion.result();
 }
 
 void check_type(const Call& call, const Clause& c) {
@@ -137,6 +134,8 @@ void check_type(const Call& call, const Clause& c) {
   const Value* value = c.subject == "tensors" ? nullptr : shapes::given(call, c.subject);
   if (value && value->is<DType>() && !is_type(value->as_dtype(), wanted))
     refuse(call, "`{}` takes {} types, not {}", c.subject, wanted, torch_name(value->as_dtype()));
+  if (value && value->is<Bool>() && !is_type(DType::Bool, wanted))
+    refuse(call, "`{}` takes {} numbers, not a bool", c.subject, wanted);
   for (const TensorMeta* t : tensors_of(call, c.subject))
     if (!is_type(t->dtype, wanted))
       refuse(call, "`{}` takes {} types, not {}", c.subject, wanted, torch_name(t->dtype));
@@ -413,8 +412,9 @@ constexpr std::pair<std::string_view, Checker> kVerbs[] = {
 
 Checker checker_of(std::string_view verb) {
   const auto found = std::find_if(std::begin(kVerbs), std::end(kVerbs), [&](auto& v) { return v.first == verb; });
-  COIL_CHECK(found != std::end(kVerbs), "`{}` is no requirement", verb);
-  return found->second;
+  const Checker checker = found != std::end(kVerbs) ? found->second : further_checker(verb);
+  COIL_CHECK(checker, "`{}` is no requirement", verb);
+  return checker;
 }
 
 struct RequirementTable {

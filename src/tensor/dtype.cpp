@@ -100,8 +100,6 @@ DType promote_integers(DType a, DType b) {
 }
 
 DType promote_floats(DType a, DType b) {
-  const bool a8 = a == DType::F8E4M3 || a == DType::F8E5M2, b8 = b == DType::F8E4M3 || b == DType::F8E5M2;
-  if (a8 || b8) fail("torch.promote_types has no common type for {} and {}", torch_name(a), torch_name(b));
   if (a == DType::F64 || b == DType::F64) return DType::F64;
   return DType::F32;  // f32 with a narrower type, and f16 with bf16
 }
@@ -115,8 +113,24 @@ DType promote_complex(DType a, DType b) {
 
 }  // namespace
 
+namespace {
+bool is_eight_bits(DType d) { return is_floating(d) && size_of(d) == 1; }
+/// Unsigned integers that torch has for their bits alone.
+bool is_wide_unsigned(DType d) { return d == DType::U16 || d == DType::U32 || d == DType::U64; }
+
+void require_promotion(DType a, DType b) {
+  if (is_eight_bits(a) || is_eight_bits(b))
+    fail("promotion for Float8 types is not supported, attempted to promote {} and {}", torch_name(a), torch_name(b));
+  const bool floats = is_floating(a) || is_floating(b);
+  if ((is_wide_unsigned(a) || is_wide_unsigned(b)) && !floats)
+    fail("promotion for uint16, uint32, uint64 types is not supported, attempted to promote {} and {}", torch_name(a),
+         torch_name(b));
+}
+}  // namespace
+
 DType promote_types(DType a, DType b) {
   if (a == b) return a;
+  require_promotion(a, b);
   const int ca = category(a), cb = category(b);
   if (ca == 3 || cb == 3) return promote_complex(a, b);
   if (ca != cb) return ca > cb ? a : b;

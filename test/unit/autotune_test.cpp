@@ -98,12 +98,13 @@ struct Autotune : testing::Test {
   std::vector<int> choose(autotune::Timer& timer, bool remember = true) {
     scheduler::Schedule schedule = scheduler::schedule(graph, backend.choices());
     said = autotune::choose_launches(graph, schedule, backend, timer,
-                                     {.cache = remember ? std::optional(cache.path()) : std::nullopt});
+                                     {.cache = remember ? std::optional(cache.path()) : std::nullopt, .told = told});
     std::vector<int> configs;
     for (const auto& item : schedule.items) configs.push_back(std::get<scheduler::Group>(item).launch_config);
     return configs;
   }
   std::string said;
+  autotune::ToldSizes told;
 };
 
 TEST_F(Autotune, ConfigsDifferInTextAndTheHeuristicsComesFirst) {
@@ -209,6 +210,25 @@ TEST_F(Autotune, SizesAreTimedAtTheirHints) {
   EXPECT_GT(choose(timer).at(0), 0);
   ASSERT_EQ(timer.timed.size(), 1u);
   EXPECT_EQ(timer.timed[0][0].buffers[0], std::uint64_t{5000} * 8192 * 4);
+}
+
+TEST_F(Autotune, SizesThatDataTellAreTimedAsOnTheExampleInputs) {
+  row_sums(env->add_unbacked("u0", {0, 100000}), 8192);
+  told = {{"u0", 600}};
+  SaidTimes timer(1);
+  EXPECT_GT(choose(timer).at(0), 0);
+  ASSERT_EQ(timer.timed.size(), 1u);
+  EXPECT_EQ(timer.timed[0][0].buffers[0], std::uint64_t{600} * 8192 * 4);
+}
+
+TEST_F(Autotune, SizesThatNobodyTellsAreTimedAtANumberInTheirRange) {
+  row_sums(env->add_unbacked("u0", {0, sym::Range::kMax}), 8192);
+  SaidTimes timer(1);
+  EXPECT_GT(choose(timer, false).at(0), 0);
+  EXPECT_EQ(timer.timed.at(0)[0].buffers[0], std::uint64_t{autotune::MeasuredSizes::kUntold} * 8192 * 4);
+  const sym::Expr few = env->add_unbacked("u1", {2, 12});
+  EXPECT_EQ(autotune::MeasuredSizes(*env, told)(few * 2), 24);
+  EXPECT_EQ(autotune::MeasuredSizes(*env, told)(few + env->add_size("s0", std::nullopt)), std::nullopt);
 }
 
 // ---- Two languages

@@ -312,7 +312,7 @@ Value svd(Steps& s) {
     sizes.insert(sizes.end(), {n, n});
     return s.full(sizes, 0, s.dtype(a));
   };
-  return Values{zeros(s.size(a, -2)), singular_values(s, a), zeros(s.size(a, -1))};
+  return Values{zeros(s.size(a, -2)), singular_values(s, a), transposed(s, zeros(s.size(a, -1)))};
 }
 
 Value linalg_eigh(Steps& s) {

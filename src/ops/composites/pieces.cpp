@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ops/composites/steps.h"
+#include "ops/shapes/common.h"
 
 namespace coil::ops::composites {
 
@@ -121,7 +122,8 @@ Value split_sections(Steps& s) {
   const std::int64_t dim = split_dim(s), sections = s.number("sections");
   if (dim >= static_cast<std::int64_t>(s.rank(s["self"]))) s.refuse("takes tensors of more dimensions");
   if (sections <= 0) s.refuse("takes a positive number of sections");
-  if (const auto size = s.size(s["self"], dim).constant(); size && *size % sections != 0)
+  const Expr size = s.size(s["self"], dim);
+  if (!size.is_constant() ? !shapes::equal(s.env, sym::mod(size, sections), 0) : *size.constant() % sections != 0)
     s.refuse("takes a number of sections that divides the size");
   return s.call("aten.tensor_split.sections", {s["self"], sections, dim});
 }
@@ -129,7 +131,7 @@ Value split_indices(Steps& s) { return s.call("aten.tensor_split.indices", {s["s
 
 Value cartesian_prod(Steps& s) {
   const Values& sets = s["tensors"].as_list();
-  if (sets.size() == 1) return s.unary("clone", sets[0]);
+  if (sets.size() == 1) return s.unary("alias", sets[0]);
   Value grids = s.call("aten.meshgrid.indexing", {sets}, {{"indexing", "ij"}});
   Values columns;
   for (std::size_t i = 0; i < sets.size(); ++i) {
@@ -143,16 +145,20 @@ Value cartesian_prod(Steps& s) {
 Value vander(Steps& s) {
   const Value x = s.rank(s["x"]) == 0 ? s.unsqueeze(s["x"], 0) : s["x"];
   const Expr n = s.has("N") ? s.integer(s["N"]) : s.size(x, -1);
+  if (s.op.schema.target == "aten.linalg_vander.default" && s.env.statically_known_lt(n, 2))
+    s.refuse("takes two powers at least");
   Value powers = s.iota(n);
   if (s.op.schema.target == "aten.vander.default" && !s.flag("increasing"))
     powers = s.call("aten.flip.default", {powers, Steps::list({0})});
   Value wide = is_floating(s.dtype(x)) ? x : s.to(x, DType::I64);
-  return s.call("aten.pow.Tensor_Tensor", {s.unsqueeze(wide, -1), powers});
+  return s.contiguous(s.call("aten.pow.Tensor_Tensor", {s.unsqueeze(wide, -1), powers}));
 }
 
 Value channel_shuffle(Steps& s) {
   const Value& x = s["self"];
   const Expr groups = s.integer(s["groups"]);
+  if (groups.is_constant() && s.size(x, 1).is_constant() && *s.size(x, 1).constant() % *groups.constant() != 0)
+    s.refuse("takes a number of groups that divides the channels");
   Exprs sizes = s.sizes(x), apart = sizes;
   apart[1] = groups;
   apart.insert(apart.begin() + 2, s.env.simplify(sym::floor_div(sizes[1], groups)));
@@ -282,6 +288,9 @@ Value sum_to_size(Steps& s) {
   return lead ? s.reshape(made, wanted) : made;
 }
 
+/// Of real numbers nothing is turned around: the tensor itself.
+Value real_itself(Steps& s) { return s.unary("alias", s["self"]); }
+
 Value copy_of_real(Steps& s) { return s.unary("clone", s["self"]); }
 
 /// The lengths of slices along `dim` kept at most `maxnorm`.
@@ -313,7 +322,7 @@ Value frexp(Steps& s) {
   auto exponent_of = [&](const Value& bits) {
     return scalar("bitwise_and.Scalar", scalar("bitwise_right_shift.Tensor_Scalar", bits, shift), exponents);
   };
-  const Value given = s.contiguous(s.to(x, type));
+  const Value given = s.unary("clone", s.to(x, type));
   const Value tiny = scalar("eq.Scalar", exponent_of(bits_of(given)), 0);
   const Value scaled = s.where(tiny, s.mul(given, 0x1p64), given), bits = bits_of(scaled), exponent = exponent_of(bits);
   const Value kept = s.call("aten.logical_or.default", {scalar("eq.Scalar", given, 0),
@@ -364,7 +373,7 @@ constexpr Composite kPieces[] = {
      fractional_max_pool},
     {"aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", affine_grid},
     {"aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size},
-    {"aten::conj_physical(Tensor self) -> Tensor", copy_of_real},
+    {"aten::conj_physical(Tensor self) -> Tensor", real_itself},
     {"aten::_conj_physical(Tensor self) -> Tensor", copy_of_real},
     {"aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)", frexp},
     {"aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm},

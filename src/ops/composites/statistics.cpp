@@ -166,7 +166,7 @@ Value mvlgamma(Steps& s) {
 /// 0 or pi of real numbers; NaN stays.
 Value angle(Steps& s) {
   const Value& x = s["self"];
-  const DType type = is_floating(s.dtype(x)) ? s.dtype(x) : DType::F32;
+  const DType type = is_fractional(s.dtype(x)) ? real_type(s.dtype(x)) : DType::F32;
   constexpr double kPi = 3.14159265358979323846;
   Value made = s.where(s.call("aten.lt.Scalar", {x, 0}), s.full({}, kPi, type), s.full({}, 0, type));
   return is_floating(s.dtype(x)) ? s.where(s.unary("isnan", x), x, made) : made;

@@ -1,4 +1,6 @@
 // Element-wise operators of several tensors and numbers: arithmetic, comparisons, bits, selection.
+#include <algorithm>
+
 #include "ops/shapes/elementwise.h"
 #include "ops/shapes/families.h"
 #include "ops/shapes/strides.h"
@@ -260,7 +262,10 @@ Value power_of_number(const Call& call) {
 }
 
 Value float_power(const Call& call) {
-  bool complex = is_complex(result_type({&call[0], &call[1]}));
+  const auto all = tensors(call);
+  const bool complex = std::ranges::any_of(all, [](const TensorMeta* t) { return is_complex(t->dtype); });
+  if (!call[0].is<TensorMeta>())  // as a power of a number
+    return dense(call.env, complex ? DType::C128 : DType::F64, call.tensor(1).device, call.tensor(1).sizes);
   return elementwise(call, complex ? DType::C128 : DType::F64);
 }
 

@@ -48,8 +48,6 @@ aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? 
     bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
 aten::randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None,
     Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
-aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
-aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
 aten::bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor
 aten::normal_functional(Tensor self, float mean=0.0, float std=1.0, *, Generator? generator=None) -> Tensor
 aten::uniform(Tensor self, float from=0.0, float to=1.0, *, Generator? generator=None) -> Tensor
@@ -61,6 +59,12 @@ aten::random(Tensor self, *, Generator? generator=None) -> Tensor
 aten::random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor
 aten::random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor
 aten::normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor
+)";
+
+// As `kRandomLike`, but dense however the tensor lies.
+constexpr std::string_view kRandomDense = R"(
+aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
+aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
 )";
 
 constexpr std::string_view kNormals = R"(
@@ -192,6 +196,25 @@ Value drawn(const Call& call) {
 }
 
 /// ceil((end - start) / step), exactly for integers, in double for floats as in ATen/native/RangeFactories.cpp.
+std::optional<double> known(const Value& v) {
+  if (const auto* d = v.get_if<double>()) return *d;
+  if (const auto* e = v.get_if<Expr>(); e && e->is_constant()) return static_cast<double>(*e->constant());
+  return std::nullopt;
+}
+
+/// Whether a step leads away from the end, even where less than one step fits between.
+bool runs_backwards(const Value& start, const Value& end, const Value& step) {
+  const auto from = known(start), to = known(end), by = known(step);
+  return from && to && by && (*to - *from) * *by < 0;
+}
+
+/// As eager has it for i64 alone: bounds and step without their fractions.
+Value without_fraction(const Value& v) {
+  const auto number = known(v);
+  if (!number || !std::isfinite(*number) || std::abs(*number) >= 0x1p62) return v;
+  return Expr(static_cast<std::int64_t>(*number));
+}
+
 Value range(const Call& call) {
   auto part = [&](std::string_view name, int fallback) {
     const Value* value = given(call, name);
@@ -200,6 +223,9 @@ Value range(const Call& call) {
     return value ? *value : Value(fallback);
   };
   Value start = part("start", 0), end = part("end", 0), step = part("step", 1);
+  if (runs_backwards(start, end, step)) refuse(call, "the bounds do not agree with the sign of the step");
+  if (given_dtype(call) == DType::I64)
+    for (Value* v : {&start, &end, &step}) *v = without_fraction(*v);
   bool whole = start.is<Expr>() && end.is<Expr>() && step.is<Expr>();
   DType dtype = given_dtype(call).value_or(whole ? DType::I64 : DType::F32);
   if (!whole) {
@@ -227,6 +253,9 @@ Value scalar(const Call& call) { return create(call, {}, DType::F32); }
 
 Value eye(const Call& call) {
   const Value* columns = given(call, "m");
+  for (const Value* n : {&call[0], columns})
+    if (n && n->is<Expr>() && call.env.statically_known_lt(n->as_int(), 0))
+      refuse(call, "takes no negative number of rows or columns: {}", to_string(*n));
   return create(call, {call[0].as_int(), columns ? columns->as_int() : call[0].as_int()}, DType::F32);
 }
 
@@ -291,6 +320,9 @@ void register_creation() {
   define_each(kSpaced, spaced);
   define_with_twins(kTriangles, triangle);
   define_each(kRandomLike, like, kRandom);
+  define_each(
+      kRandomDense, [](const Call& call) -> Value { return dense(call.env, call.tensor(0), call.tensor(0).sizes); },
+      kRandom);
   define_each(
       kNormals,
       [](const Call& call) -> Value { return elementwise(call, tensors(call), tensors(call).front()->dtype); },

@@ -66,8 +66,14 @@ Values distinct(const Call& call, std::optional<std::size_t> dim, bool inverse, 
   Exprs sizes{count};
   if (dim) sizes = self.sizes, sizes[*dim] = count;
   const Exprs places = dim ? Exprs{self.sizes[*dim]} : self.sizes;
-  return {dense(call.env, self, std::move(sizes)), positions(call, inverse ? places : Exprs{0}),
-          positions(call, counts ? Exprs{count} : Exprs{0})};
+  TensorMeta values = dense(call.env, self, sizes);
+  if (dim) {  // slices lie one after the other
+    std::vector<std::size_t> order{*dim};
+    for (std::size_t d = 0; d < sizes.size(); ++d)
+      if (d != *dim) order.push_back(d);
+    values.strides = permuted_strides(call.env, sizes, order);
+  }
+  return {values, positions(call, inverse ? places : Exprs{0}), positions(call, counts ? Exprs{count} : Exprs{0})};
 }
 
 Value unique(const Call& call) {

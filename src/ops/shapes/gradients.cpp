@@ -11,13 +11,10 @@ namespace {
 constexpr std::string_view kElementwiseGradients = R"(
 aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor
 aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor
-aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor
 aten::gelu_backward(Tensor grad_output, Tensor self, *, str approximate="none") -> Tensor
 aten::silu_backward(Tensor grad_output, Tensor self) -> Tensor
-aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor
 aten::elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result,
     Tensor self_or_result) -> Tensor
-aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor
 aten::hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor
 aten::hardswish_backward(Tensor grad_output, Tensor self) -> Tensor
 aten::hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor
@@ -25,6 +22,11 @@ aten::softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar thr
 aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor
 aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor
 aten::logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor
+)";
+// Of the type and sizes of both, laid out as the input.
+constexpr std::string_view kInputFirst = R"(
+aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor
+aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor
 )";
 // The first result has the sizes and layout of `self`.
 constexpr std::string_view kLikeSelf = R"(
@@ -82,9 +84,35 @@ Value log_sigmoid_backward(const Call& call) {
   return elementwise(call, operands, result_type({&call[0], &call[1]}));
 }
 
+/// The input comes first when eager lays out the result.
+Value input_first(const Call& call) {
+  const TensorMeta &grad = call.tensor(0), &self = call.tensor(1);
+  const DType common = result_type({&call[0], &call[1]});
+  std::vector<TensorMeta> cast = {self, grad};
+  for (TensorMeta& t : cast)
+    if (t.dtype != common && t.rank() > 1) t.strides = preserved_strides(call.env, t);
+  const TensorMeta* operands[] = {&cast[0], &cast[1]};
+  return elementwise(call, operands, common);
+}
+
+/// Stored in the type of the input.
+Value mish_backward(const Call& call) {
+  TensorMeta made = same_type(call).as_tensor();
+  made.dtype = call.tensor(1).dtype;
+  return made;
+}
+
+/// In training the noise comes first, else as the gradient of leaky_relu.
+Value rrelu_backward(const Call& call) {
+  if (!flag(call, "training")) return input_first(call);
+  const TensorMeta* operands[] = {&call.tensor(2), &call.tensor(0)};
+  return elementwise(call, operands, call.tensor(0).dtype);
+}
+
 /// Of input and weight, each as broadcast.
 Value prelu_backward(const Call& call) {
-  TensorMeta made = same_type(call).as_tensor();
+  const TensorMeta* operands[] = {&call.tensor(1), &call.tensor(2), &call.tensor(0)};
+  TensorMeta made = elementwise(call, operands, result_type({&call[0], &call[1], &call[2]}));
   return Values{made, made};
 }
 
@@ -159,6 +187,8 @@ Value cdist_backward(const Call& call) { return dense_like(call, "x1"); }
 void register_gradients() {
   define_each(kElementwiseGradients, same_type);
   define_each(kLikeSelf, like_self);
+  define_each(kInputFirst, input_first);
+  define("aten::mish_backward(Tensor grad_output, Tensor self) -> Tensor", mish_backward);
   define_each(kOfSizes, of_sizes);
   define("aten::log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)", log_sigmoid_forward);
   define("aten::log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor", log_sigmoid_backward);
@@ -203,7 +233,7 @@ aten::_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor save
   define(
       "aten::rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar lower, Scalar upper, bool "
       "training, bool self_is_result) -> Tensor",
-      dropout_backward);
+      rrelu_backward);
   define("aten::native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", dropout_backward);
   define("aten::_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor", cdist_backward);
 }

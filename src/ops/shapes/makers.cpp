@@ -157,6 +157,9 @@ Value edge_pad_argument(const Call& call) {
 Value pad(const Call& call) {
   const std::string& mode = call["mode"].as_string();
   if (mode == "constant") return constant_pad(call);
+  const std::size_t ends = call["pad"].as_list().size(), rank = call.tensor(0).rank();
+  if (ends < 2 || ends > 6 || ends % 2 != 0 || (rank != ends / 2 + 1 && rank != ends / 2 + 2))
+    refuse(call, "{} numbers do not pad a tensor of {} dimensions by `{}`", ends, rank, mode);
   if (mode == "circular") return dense(call.env, call.tensor(0), padded_sizes(call, call["pad"].as_ints()));
   if (mode != "reflect" && mode != "replicate") refuse(call, "there is no padding mode `{}`", mode);
   return edge_pad(call, call["pad"].as_ints(), mode == "reflect");
@@ -181,11 +184,16 @@ Value tile(const Call& call) {
 Value repeat_interleave(const Call& call) {
   const TensorMeta& self = call.tensor(0);
   Expr repeats = call["repeats"].as_int();
-  if (!given(call, "dim")) return dense(call.env, self, {numel(call.env, self) * repeats});
+  const Value* told = given(call, "output_size");
+  const auto check = [&](Expr size) {
+    if (told) require_equal(call, told->as_int(), size, "`output_size`");
+    return size;
+  };
+  if (!given(call, "dim")) return dense(call.env, self, {check(numel(call.env, self) * repeats)});
   Exprs sizes = self.sizes;
   std::size_t d = dim_argument(call, self.rank());
   if (sizes.empty()) sizes.push_back(1);
-  sizes[d] = sizes[d] * repeats;
+  sizes[d] = check(sizes[d] * repeats);
   return dense(call.env, self, std::move(sizes));
 }
 
@@ -210,6 +218,8 @@ Value rot90(const Call& call) {
 Value roll(const Call& call) {
   const auto dims = dims_argument(call, call.tensor(0).rank(), "dims");
   if (call.tensor(0).rank() == 0 && !dims.empty()) refuse(call, "a number has no dimension {} to roll", dims[0]);
+  if (const std::size_t shifts = call["shifts"].as_list().size(); !dims.empty() && shifts != dims.size())
+    refuse(call, "shifts and dimensions must align: {} and {}", shifts, dims.size());
   return dense(call.env, call.tensor(0), call.tensor(0).sizes);
 }
 

@@ -199,10 +199,14 @@ void register_pointwise() {
   define_with_twins(kAbsolute, absolute);
   define_each(kActivationsOnly, activation);
   define_with_twins(kActivations, activation);
-  define_with_twins(
+  define(
+      "aten::rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, "
+      "Generator? generator=None) -> Tensor(a!)",
+      in_place(activation), true);
+  define(
       "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool training=False, Generator? "
       "generator=None) -> Tensor",
-      activation, {.random = true});
+      log_sigmoid, true);
   define("aten::log_sigmoid(Tensor self) -> Tensor", log_sigmoid);
   define_with_twins("aten::square(Tensor self) -> Tensor", square);
   define("aten::glu(Tensor self, int dim=-1) -> Tensor", glu);

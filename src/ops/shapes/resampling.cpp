@@ -91,6 +91,7 @@ Value pixel_shuffle(const Call& call) {
   if (self.rank() < 3 || factor <= 0) refuse(call, "takes at least three dimensions and a positive factor");
   Exprs sizes = self.sizes;
   std::size_t c = sizes.size() - 3;
+  if (!up && numel(call.env, self).is_constant(0)) refuse(call, "takes no tensors of sizes {}", show(sizes));
   sizes[c] = up ? divided(call, sizes[c], factor * factor) : sizes[c] * (factor * factor);
   for (std::size_t d : {c + 1, c + 2}) sizes[d] = up ? sizes[d] * factor : divided(call, sizes[d], factor);
   return in_format(call.env, self, std::move(sizes), suggest_format(call.env, self));
@@ -142,6 +143,8 @@ Value grid_sample(const Call& call) {
   const TensorMeta &self = call.tensor(0), &grid = call.tensor(1);
   if (self.rank() < 4 || self.rank() != grid.rank())
     refuse(call, "input of sizes {}, grid {}", show(self.sizes), show(grid.sizes));
+  require_equal(call, grid.sizes.back(), static_cast<std::int64_t>(self.rank()) - 2, "the last size of the grid");
+  require_equal(call, grid.sizes[0], self.sizes[0], "batches of the input and the grid");
   Exprs sizes = {self.sizes[0], self.sizes[1]};
   sizes.insert(sizes.end(), grid.sizes.begin() + 1, grid.sizes.end() - 1);
   return dense(call.env, self, std::move(sizes));

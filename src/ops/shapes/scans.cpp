@@ -94,7 +94,9 @@ Value diff(const Call& call) {
   parts.push_back(self);
   if (const Value* last = given(call, "append")) parts.push_back(*last);
   if (parts.size() > 1) self = apply(call.env, "aten.cat.default", {parts, static_cast<std::int64_t>(dim)}).as_tensor();
-  for (std::int64_t i = 0; i < n; ++i) {
+  constexpr std::int64_t kMostSteps = 1024;
+  if (n > kMostSteps && !self.sizes[dim].is_constant()) refuse(call, "takes no {} steps along a free size", n);
+  for (std::int64_t i = 0; i < n && !(i > 0 && self.sizes[dim].is_constant(0)); ++i) {
     TensorMeta slice = self;
     Expr rest = slice.sizes[dim] - 1;
     slice.sizes[dim] = call.env.simplify(call.env.statically_known_le(0, rest) ? rest : sym::max(rest, 0));

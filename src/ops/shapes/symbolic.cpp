@@ -90,13 +90,17 @@ Value item(const Call& call) {
 Value dropout(const Call& call) {
   const TensorMeta& input = call.tensor(0);
   if (!flag(call, "train") || call["p"].as_double() == 0.0) return input;
+  if (!is_fractional(input.dtype) && call["p"].as_double() != 1.0)
+    refuse(call, "takes floating types in training, not {}", torch_name(input.dtype));
   const TensorMeta* operands[] = {&input};
   return elementwise(call, operands, input.dtype);
 }
 
 Value native_dropout(const Call& call) {
   const TensorMeta* operands[] = {&call.tensor(0)};
-  return Values{elementwise(call, operands, operands[0]->dtype), elementwise(call, operands, DType::Bool)};
+  const bool is_empty = numel(call.env, call.tensor(0)).is_constant(0);
+  return Values{elementwise(call, operands, operands[0]->dtype),
+                elementwise(call, operands, is_empty ? operands[0]->dtype : DType::Bool)};
 }
 
 }  // namespace

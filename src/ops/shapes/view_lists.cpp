@@ -58,6 +58,8 @@ Exprs equal_lengths(const Call& call, Expr whole, Expr length) {
   return lengths;
 }
 
+constexpr std::int64_t kMostPieces = 1 << 20;  // of a list
+
 Value split(const Call& call) {
   const TensorMeta& self = call.tensor(0);
   std::size_t dim = dim_argument(call, self.rank());
@@ -75,6 +77,7 @@ Value chunk(const Call& call) {
   std::int64_t chunks = number(call, "chunks");
   if (chunks <= 0 || self.rank() == 0) refuse(call, "takes a tensor with dimensions and a positive number of chunks");
   Expr length = call.env.simplify(sym::ceil_div(self.sizes[dim], chunks));
+  if (length.is_constant(0) && chunks > kMostPieces) refuse(call, "gives no list of {} tensors", chunks);
   if (length.is_constant(0)) return pieces(call, dim, Exprs(static_cast<std::size_t>(chunks), 0));
   return pieces(call, dim, equal_lengths(call, self.sizes[dim], length));
 }
@@ -92,6 +95,7 @@ Value split_sections(const Call& call) {
   std::size_t dim = dim_argument(call, self.rank());
   std::int64_t n = number(call, "sections");
   if (n <= 0 || self.rank() == 0) refuse(call, "takes a tensor with dimensions and a positive number of sections");
+  if (n > kMostPieces) refuse(call, "gives no list of {} tensors", n);
   Expr whole = self.sizes[dim], least = sym::floor_div(whole, n), more = sym::mod(whole, n);
   Exprs lengths;
   for (std::int64_t i = 0; i < n; ++i) lengths.push_back(least + sym::where(sym::lt(i, more), 1, 0));

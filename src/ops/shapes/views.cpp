@@ -282,6 +282,14 @@ Value view_dtype(const Call& call) {
   if (made.rank() == 0 || !made.strides.back().is_constant(1))
     refuse(call, "a view in a type of another size needs a last dimension of stride 1");
   std::int64_t wide = std::max(from, to), narrow = std::min(from, to), ratio = wide / narrow;
+  const auto require_whole = [&](Expr e, std::string_view what) {
+    if (from < to && e.is_constant() && *e.constant() % ratio != 0)
+      refuse(call, "{} must be divisible by {} to view {} as {}, but is {}", what, ratio,
+             torch_name(call.tensor(0).dtype), torch_name(made.dtype), *e.constant());
+  };
+  require_whole(made.sizes.back(), "the last size");
+  require_whole(made.offset, "the storage offset");
+  for (std::size_t d = 0; d + 1 < made.rank(); ++d) require_whole(made.strides[d], "a stride");
   auto scaled = [&](Expr e) { return from > to ? e * ratio : call.env.simplify(sym::floor_div(e, ratio)); };
   for (std::size_t d = 0; d + 1 < made.rank(); ++d) made.strides[d] = scaled(made.strides[d]);
   made.sizes.back() = scaled(made.sizes.back());

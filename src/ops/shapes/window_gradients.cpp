@@ -59,6 +59,7 @@ MemoryFormat format_of(const Call& call, const TensorMeta& t) { return suggest_f
 
 Value like_pooled(const Call& call) {
   const TensorMeta& self = call["self"].as_tensor();
+  if (call.op.schema.target == "aten.adaptive_max_pool3d_backward.default") return dense(call.env, self, self.sizes);
   // Planes without a batch are taken for dense.
   return in_format(call.env, self, self.sizes, format_of(call, self));
 }

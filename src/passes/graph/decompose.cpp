@@ -2,6 +2,7 @@
 #include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <typeinfo>
 
 #include "fx/infer.h"
 #include "ops/shapes/strides.h"
@@ -123,17 +124,17 @@ bool waits_for_device(const Node* node) {
   return node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
 }
 
-/// What the rule makes of the rewriter's call. An error of it names the call.
-Value made_by(const Decomposition& rule, Rewriter& r) {
+/// What `f` gives. Its errors are about a call, and name what the incoming graph calls there.
+template <class F>
+auto by_name(const Node& node, F&& f) {
   try {
-    return rule(r);
+    return f();
   } catch (const BeyondEnd&) {
-    throw Error(fmt::format("{}: takes no arguments of these dimensions", r.node->target), r.node->target,
-                r.node->where());
+    throw fx::of_call(
+        node, Error(fmt::format("{}: takes no arguments of these dimensions", node.target), node.target, node.where()));
   } catch (const Error& e) {
-    const std::string message = e.what();
-    if (message.find("aten.") != message.npos || message.starts_with("internal error")) throw;
-    throw Error(fmt::format("{}: {}", r.node->target, message), r.node->target, r.node->where());
+    if (typeid(e) != typeid(Error) || std::string_view(e.what()).starts_with("internal error")) throw;
+    throw fx::of_call(node, e);
   }
 }
 
@@ -150,12 +151,12 @@ void decompose(fx::GraphModule& module, const target::Target& target, bool devic
     Node* before = node->prev();
     fx::InsertBefore here(node);
     Rewriter r(module, node, target);
-    Value made = made_by(*rule, r);
+    Value made = by_name(*node, [&] { return (*rule)(r); });
     if (made.is_none()) {
       node = next;
       continue;
     }
-    replace_call(r, made, renaming);
+    by_name(*node, [&] { replace_call(r, made, renaming); });
     // What was made may decompose further.
     node = before ? before->next() : graph.first();
   }

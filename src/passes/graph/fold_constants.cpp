@@ -111,6 +111,16 @@ class Part {
     module.name = from.name + ".constants";
   }
 
+  /// With all inputs of the whole, which tell sizes.
+  void copy_inputs() {
+    std::size_t k = 0;
+    for (Node* n = from_.graph.first(); n; n = n->next()) {
+      if (n->opcode != Opcode::Placeholder) continue;
+      copied_[n] = module.graph.placeholder(n->name, n->meta.value);
+      module.inputs.push_back(from_.inputs.at(k++));
+    }
+  }
+
   Node* copy(Node* n) {
     if (auto it = copied_.find(n); it != copied_.end()) return it->second;
     Node* made = nullptr;
@@ -134,10 +144,8 @@ class Part {
   std::unordered_map<const Node*, Node*> copied_;
 };
 
-}  // namespace
-
-std::vector<Tensor> compute(const fx::GraphModule& module, std::span<Node* const> nodes, const RunModule& run) {
-  Part part(module);
+/// The values of nodes, by a module that has nothing else.
+std::vector<Tensor> results_of(Part& part, std::span<Node* const> nodes, const RunModule& run) {
   ops::Values results;
   for (Node* n : nodes) {
     results.emplace_back(part.copy(n));
@@ -147,6 +155,20 @@ std::vector<Tensor> compute(const fx::GraphModule& module, std::span<Node* const
   std::vector<Tensor> values = run(part.module);
   COIL_CHECK(values.size() == nodes.size());
   return values;
+}
+
+}  // namespace
+
+std::vector<Tensor> compute(const fx::GraphModule& module, std::span<Node* const> nodes, const RunModule& run) {
+  Part part(module);
+  return results_of(part, nodes, run);
+}
+
+std::vector<Tensor> compute_on(const fx::GraphModule& module, std::span<Node* const> nodes, const RunModuleOn& run,
+                               std::span<const Tensor> inputs) {
+  Part part(module);
+  part.copy_inputs();
+  return results_of(part, nodes, [&](fx::GraphModule& m) { return run(m, inputs); });
 }
 
 std::vector<Node*> constants_to_fold(const fx::GraphModule& module, const IsLowered& is_lowered,

@@ -13,6 +13,12 @@ using IsLowered = std::function<bool(std::string_view target)>;
 /// Compiles and runs a module without inputs; gives its outputs.
 using RunModule = std::function<std::vector<Tensor>(fx::GraphModule&)>;
 
+/// The same with inputs.
+using RunModuleOn = std::function<std::vector<Tensor>(fx::GraphModule&, std::span<const Tensor> inputs)>;
+
+/// Values of nodes on given inputs, one for each of the module's. What they do not depend on is not computed.
+std::vector<Tensor> compute_on(const fx::GraphModule&, std::span<fx::Node* const>, const RunModuleOn&,
+                               std::span<const Tensor> inputs);
 /// Values of nodes that depend on no input: attributes and calls that give the same each time, with known sizes.
 std::vector<Tensor> compute(const fx::GraphModule&, std::span<fx::Node* const>, const RunModule&);
 

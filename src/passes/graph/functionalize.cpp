@@ -9,6 +9,7 @@
 
 #include "fx/infer.h"
 #include "ops/outside.h"
+#include "ops/shapes/elementwise.h"
 #include "passes/graph/aliasing.h"
 #include "passes/graph/functional_twin.h"
 #include "passes/graph/make.h"
@@ -292,6 +293,14 @@ class Functionalizer {
     erased_.push_back(n);
   }
 
+  /// Of `add.out` and its kind, whose functional forms know nothing of where results go.
+  static void check_cast(const Node& n, const Node& value, const sym::TensorMeta& out) {
+    if (!value.is_tensor() || ops::shapes::can_cast(value.tensor().dtype, out.dtype)) return;
+    throw Error(fmt::format("{}: result type {} can't be cast to the desired output type {}", n.target,
+                            torch_name(value.tensor().dtype), torch_name(out.dtype)),
+                n.target, n.where());
+  }
+
   void visit_write(Node* n, const FunctionalTwin& twin) {
     std::vector<Object*> written;
     for (std::size_t p : twin.written)
@@ -313,7 +322,11 @@ class Functionalizer {
     // New values come last among the twin's results; a written list of tensors (`_foreach_add_`) is all that its
     // operator has.
     std::size_t next = twin.op ? twin.op->schema.returns.size() - twin.written.size() : twin.own_results;
-    for (Object* object : written) write(*object->view, result(next++), n);
+    for (Object* object : written) {
+      Node* value = result(next++);
+      check_cast(*n, *value, object->view->meta);
+      write(*object->view, value, n);
+    }
     erased_.push_back(n);
 
     if (n->meta.value.is_none() && n->op->schema.returns.size() == 1 && twin.own_results == 0)

@@ -127,7 +127,7 @@ Value dropout_backward(Rewriter& r) {
 /// In training the slopes are those that were drawn.
 Value rrelu_backward(Rewriter& r) {
   const double lower = r.real("lower"), upper = r.real("upper");
-  if (r.flag("training")) return r.to(r.mul(r["grad_output"], r["noise"]), r.result().dtype);
+  if (r.flag("training")) return r.to(r.mul(r["noise"], r["grad_output"]), r.result().dtype);
   return r.call("aten.leaky_relu_backward.default",
                 {r["grad_output"], r["self"], (lower + upper) / 2, r.flag("self_is_result")});
 }

@@ -131,6 +131,7 @@ Value roll(Rewriter& r) {
     x = r.reshape(x, {r.meta(x).numel()});
     dims = {0};
   }
+  const Value from = x;
   for (std::size_t i = 0; i < dims.size(); ++i) {
     std::int64_t d = *dims[i].constant();
     if (d < 0) d += static_cast<std::int64_t>(r.rank(x));
@@ -140,8 +141,8 @@ Value roll(Rewriter& r) {
     if (start.is_constant(0)) continue;
     x = cat(r, {r.slice(x, d, start, size), r.slice(x, d, 0, start)}, d);
   }
-  if (flat) x = r.reshape(x, r.result().sizes);
-  return x == r["self"] ? Value(r.call("aten.clone.default", {x})) : x;
+  if (x == from) x = r.call("aten.clone.default", {x});
+  return flat ? r.reshape(x, r.result().sizes) : x;
 }
 
 Decomposition flip_dim(std::int64_t dim) {

@@ -97,7 +97,8 @@ Value pixel_shuffle(Rewriter& r) {
   std::iota(order.begin(), order.end(), 0);
   constexpr std::int64_t kUp[] = {0, 3, 1, 4, 2}, kDown[] = {0, 2, 4, 1, 3};
   for (std::size_t i = 0; i < 5; ++i) order[lead + i] = static_cast<std::int64_t>(lead) + (up ? kUp : kDown)[i];
-  return r.reshape(r.permute(r.reshape(r["self"], apart), order), made);
+  // A copy even where the factor is 1 or the pixels are single.
+  return r.reshape(r.call("aten.clone.default", {r.permute(r.reshape(r["self"], apart), order)}), made);
 }
 
 Value channel_shuffle(Rewriter& r) {
@@ -108,7 +109,7 @@ Value channel_shuffle(Rewriter& r) {
   std::vector<std::int64_t> order(apart.size());
   std::iota(order.begin(), order.end(), 0);
   std::swap(order[1], order[2]);
-  return r.reshape(r.permute(r.reshape(r["self"], apart), order), sizes);
+  return r.reshape(r.call("aten.clone.default", {r.permute(r.reshape(r["self"], apart), order)}), sizes);
 }
 
 /// Rows (or columns) that each position of a kernel reads at each of its places: kernel x places.

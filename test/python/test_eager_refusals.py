@@ -1,0 +1,161 @@
+"""Calls that eager refuses are refused by the name of the operator; metadata where they are easily mistaken."""
+
+import pytest
+import torch
+
+from schema_calls import Build, lowered, metadata_differences
+from schema_draws import Draw
+from schema_eager import Answer, answer
+
+F = torch.ones(2, 3)
+I = torch.ones(2, 3, dtype=torch.int64)
+B = torch.ones(2, 3, dtype=torch.bool)
+V = torch.ones(3)
+IMAGE = torch.ones(1, 2, 4, 4)
+U16 = torch.ones(2, 3).to(torch.uint16)
+F8 = torch.ones(2, 3).to(torch.float8_e4m3fn)
+E = torch.ones(2, 0)
+
+REFUSED = [
+    ("add.Scalar", [True, -1, -1.0]),
+    ("addmm", [B, B, B.T]),
+    ("adaptive_max_pool2d", [IMAGE.long(), [2, 2]]),
+    ("addr", [torch.ones(3, 3, dtype=torch.int64), V.long(), V.long()], {"beta": 0.5}),
+    ("arange", [-0.5]),
+    ("arange", [3], {"dtype": torch.bool}),
+    ("atan2.out", [I, I], {"out": torch.ones(2, 3, dtype=torch.int64)}),
+    ("avg_pool2d", [IMAGE.int(), [2, 2]]),
+    ("baddbmm", [torch.ones(1, 2, 2), torch.ones(1, 2, 2).double(), torch.ones(1, 2, 2).double()]),
+    ("batch_norm", [F, None, None, None, None, False, 0.1, 1e-5, False]),
+    ("batch_norm", [F, None, None, V, None, True, 0.1, 1e-5, False]),
+    ("bincount", [V.long(), None, -1]),
+    ("bitwise_or.Tensor", [U16, I]),
+    ("cdist", [F.long(), F]),
+    ("cosine_embedding_loss", [IMAGE, IMAGE, torch.ones(1)]),
+    ("cross", [F, F.double()]),
+    ("dropout", [I, 0.5, True]),
+    ("empty.memory_format", [[2, 3]], {"memory_format": torch.preserve_format}),
+    ("eq.Tensor", [F8, F]),
+    ("eye", [-1]),
+    ("fake_quantize_per_channel_affine", [F, V, V.int(), 0, -3, 3]),
+    ("gradient.array", [F], {"dim": [0, -2]}),
+    ("grid_sampler_2d", [IMAGE, torch.ones(1, 4, 4, 3), 0, 0, False]),
+    ("hardtanh", [I.to(torch.uint8)]),
+    ("histc", [F, 5, 0.5, float("nan")]),
+    ("huber_loss_backward", [F, I, I, 1, 1.0]),
+    ("index.Tensor", [F, [None]]),
+    ("index_copy", [F, 0, torch.tensor([0]), F]),
+    ("item", [F]),
+    ("kthvalue", [F, 4, 1]),
+    ("layer_norm", [F, [3], V.double()]),
+    ("layer_norm", [F, [3], torch.ones(2)]),
+    ("linalg_cross", [F.T, F.T], {"dim": 1}),
+    ("linalg_svd", [F], {"driver": "gesvd"}),
+    ("linalg_vander", [V], {"N": 1}),
+    ("linalg_vector_norm", [F.double()], {"dtype": torch.float32}),
+    ("log_sigmoid_backward", [F, F, F.double()]),
+    ("logical_or", [I, F8]),
+    ("masked_select", [F, torch.ones(5, 1, dtype=torch.bool)]),
+    ("max_pool1d", [IMAGE[0].long(), [2]]),
+    ("mse_loss_backward", [F, B, I, 2]),
+    ("nll_loss_nd", [F, torch.zeros(4, dtype=torch.int64)]),
+    ("pad", [IMAGE, [], "circular"]),
+    ("pow.Tensor_Scalar", [I, -2]),
+    ("prelu", [F, V.double()]),
+    ("quantile.scalar", [E, 0.5]),
+    ("random.from", [I.to(torch.uint8), -1, None]),
+    ("remainder.Scalar", [I, 0]),
+    ("repeat_interleave.self_int", [F, -2, 0]),
+    ("replication_pad2d", [torch.ones(1, 2, 0, 3), [1, 1, 1, 1]]),
+    ("rrelu", [F, 0.5, float("inf")]),
+    ("searchsorted.Tensor", [torch.ones(2, 2, 3), F]),
+    ("sub.Scalar", [I, True]),
+    ("take_along_dim", [F, B, 1]),
+    ("triplet_margin_loss", [F, V, F]),
+    ("unflatten.int", [V, 0, []]),
+    ("uniform", [F, float("-inf"), 0.5]),
+    ("unique_dim", [E, 0]),
+    ("upsample_nearest1d.vec", [torch.ones(1, 2, 3), [4], [2.0]]),
+    ("view.dtype", [torch.ones(2, 3).half(), torch.float32]),
+    ("vsplit.array", [V, [1]]),
+]
+
+# Refused inside of what they are made of.
+INSIDE = [
+    ("cross_entropy_loss", [V, torch.zeros(1, dtype=torch.int64)], {"label_smoothing": 1e-5}),
+    ("dist", [I, I]),
+    ("embedding_dense_backward", [F, torch.zeros(2, dtype=torch.int64), -3, 5, True]),
+    ("gru_cell", [F, F, F, F, V, None]),
+    ("renorm", [torch.ones(2, 0, 3), float("inf"), 2, 1.5]),
+    ("rms_norm", [I, [3]]),
+    ("special_polygamma", [-3, V]),
+    ("tile", [F, [-1, 1]]),
+]
+
+TURNED = torch.ones(3, 4, 5).permute(2, 0, 1)
+TAKEN = [
+    ("arange", [2.5], {"dtype": torch.int64}),
+    ("bernoulli.p", [TURNED, 0.5]),
+    ("cartesian_prod", [[V]]),
+    ("channel_shuffle", [IMAGE, 1]),
+    ("conj_physical", [TURNED]),
+    ("float_power.Scalar", [0, TURNED]),
+    ("frexp.Tensor", [F.T]),
+    ("leaky_relu_backward", [torch.ones(5, 3, 4), TURNED, 0.1, False]),
+    ("linalg_vander", [I.T], {"N": 2}),
+    ("native_dropout", [E, 0.5, None]),
+    ("pixel_unshuffle", [torch.ones(5, 3, 2, 2), 2]),
+    ("roll", [torch.ones([]), [1]]),
+    ("rrelu", [TURNED]),
+    ("rrelu_with_noise_backward", [torch.ones(5, 3, 4), V[0], TURNED, 0.1, 0.5, True, False]),
+    ("svd", [F], {"compute_uv": False}),
+    ("threshold_backward", [torch.ones(5, 3, 4), TURNED, 0.5]),
+    ("unique_dim", [TURNED, 1]),
+]
+
+
+def drawn(target, args, kwargs=None):
+    name = target if "." in target else f"{target}.default"
+    return Draw(f"aten.{name}", list(args), kwargs or {})
+
+
+def label(case):
+    return case[0]
+
+
+@pytest.mark.parametrize("case", REFUSED, ids=label)
+def test_what_eager_refuses_is_refused_by_name(case):
+    draw = drawn(*case)
+    eager = answer(draw)
+    assert eager.refused
+    made, error = lowered(draw, eager)
+    assert made is None
+    assert error.startswith(f"Error: {draw.target}"), error
+
+
+@pytest.mark.parametrize("case", TAKEN, ids=label)
+def test_metadata_is_eagers(case):
+    draw = drawn(*case)
+    eager = answer(draw)
+    made, error = lowered(draw, eager)
+    assert not eager.refused and not error
+    assert not metadata_differences(eager.results, made)
+
+
+def test_lists_that_no_memory_holds():
+    made, error = lowered(drawn("tensor_split.sections", [V, 2**31]), Answer(shape=[True]))
+    assert made is None and error.startswith("Error: aten.tensor_split.sections: gives no list of 2147483648 tensors")
+
+
+def test_numbers_beyond_64_bits():
+    draw = drawn("eye", [2**63])
+    with pytest.raises(Exception, match=r"^aten.eye.default: 9223372036854775808 leaves the range of 64-bit integers"):
+        Build(draw, True)
+
+
+def test_the_operator_of_the_graph_is_named_and_not_one_that_it_is_made_of():
+    """A decomposition's own calls are no concern of whoever wrote the graph, and nothing that torch could be left."""
+    for case in INSIDE:
+        draw = drawn(*case)
+        made, error = lowered(draw, answer(draw))
+        assert made is None and error.startswith(f"Error: {draw.target}"), (case[0], error)
