@@ -19,8 +19,7 @@ std::vector<Descriptor> recurrent_ops() {
                     {.name = "bias", .sizes = "[G H]", .when = When(kBias)},
                     {.name = "projection", .sizes = "[P, H]", .when = When(kHasProjection)}},
        .results = {{"sequence", "[T, B, P]"}, {"hidden", "[B, P]"}, {.name = "cell", .sizes = "[B, H]", .when = lstm}},
-       .attributes = {kMode, kReverse, kBias, kHasProjection, kBatchInvariant},
-       .traits = {Trait::HostDetour}},
+       .attributes = {kMode, kReverse, kBias, kHasProjection, kBatchInvariant}},
   };
 }
 
