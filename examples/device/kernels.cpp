@@ -270,7 +270,9 @@ class Backend : public codegen::Backend {
   explicit Backend(codegen::BackendRequest request)
       : choices_(request.choices ? std::move(request.choices) : std::make_unique<scheduler::Choices>()),
         toolchain_(request.toolchain),
-        target_{.device = request.device, .arch = kArchitecture} {}
+        target_{.device = request.device,
+                .arch = kArchitecture,
+                .type_limits = {{"linear", {DType::F32, DType::F64}}, {"matmul", {DType::F32, DType::F64}}}} {}
 
   const target::Target& target() const override { return target_; }
   const scheduler::Choices& choices() const override { return *choices_; }

@@ -1,5 +1,5 @@
-// The library operations that the device carries out itself: products of matrices, in f32 and f64. Other types go to
-// the host, by the detour that Coil has for what a device leaves out.
+// The library operations that the device carries out itself: products of matrices, in f32 and f64. Those of
+// other types are the CPU's (target::Target::type_limits in kernels.cpp), as is every operation that is not here.
 #include "library_ops/products.h"
 #include "support/error.h"
 #include "toy.h"

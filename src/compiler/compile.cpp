@@ -66,7 +66,7 @@ void emit_torch_package(const std::filesystem::path& pt2, const std::filesystem:
       options,
       [&](Stages& stage) {
         LoweredProgram lowered = lower_archive(pt2, options, stage, wants_provenance(options));
-        wrapper::require_one_device(lowered.lines, "aoti");
+        wrapper::require_ends_on_one_device(lowered.lines, "aoti");
         return lowered;
       },
       [&](const LoweredProgram& lowered, const runtime::Program& program) {

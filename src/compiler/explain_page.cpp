@@ -13,7 +13,6 @@
 #include "device/text.h"
 #include "fx/text.h"
 #include "library_ops/table.h"
-#include "runtime/device/library.h"
 #include "runtime/executor/executor.h"
 #include "runtime/plan/arena_planner.h"
 #include "support/error.h"
@@ -104,8 +103,7 @@ class Page {
     if (!call) return "";
     const std::size_t place = p_.place_of(*call);
     if (library_ops::has(call->op, library_ops::Trait::DeviceCopy)) return ", to " + to_string(p_.device_of(place));
-    return (place == 0 ? "" : ", on " + to_string(p_.device_of(place))) +
-           (runtime::leaves_to_host(call->op, p_.device_of(place).type) ? ", on the host" : "");
+    return place == 0 ? "" : ", on " + to_string(p_.device_of(place));
   }
 
   void summary() {

@@ -22,14 +22,15 @@
 namespace coil {
 
 /// Raised with every change to a header that a library from outside may include.
-inline constexpr int kExtensionVersion = 4;
+inline constexpr int kExtensionVersion = 5;
 
 struct DeviceKind {
   std::string name;  ///< small letters, digits and underscores: `--device NAME`, `--device NAME:1`
   runtime::DeviceOpener open;
   codegen::BackendFactory backend;  ///< none: programs are run, but not compiled
-  /// The library operations that the device carries out, by name. Others are left to the host where they have the trait
-  /// HostDetour, and refused by name where not.
+  /// The library operations that the device carries out, by name; target::Target::type_limits says of which types.
+  /// Others are the CPU's, on copies of their operands, or refused by name where that would not do (exchanges between
+  /// processes).
   std::vector<std::pair<std::string, runtime::QueueLibraryFactory>> operations = {};
 };
 

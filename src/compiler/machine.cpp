@@ -5,6 +5,7 @@
 
 #include "codegen/backends.h"
 #include "codegen/triton/backend.h"
+#include "runtime/device/library.h"
 #include "support/cpu.h"
 
 namespace coil {
@@ -28,7 +29,12 @@ Machine make_machine(Device device, const Settings& settings, codegen::Toolchain
 }  // namespace
 
 Machine make_machine(Device device, const Settings& settings) {
-  return make_machine(device, settings, codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa));
+  Machine out = make_machine(device, settings, codegen::find_toolchain(settings.cpu_compiler, settings.cpu_isa));
+  if (device.is_host()) return out;
+  Settings plain = settings;
+  plain.cuda_kernels = "cuda";
+  out.others.push_back(make_machine({}, plain, out.toolchain).backend);
+  return out;
 }
 
 std::vector<const codegen::Backend*> Machine::backends() const {
@@ -43,10 +49,11 @@ const codegen::Backend& Machine::backend_of(Device device) const {
   return *backend;
 }
 
-void add_host(Machine& machine, const Settings& settings) {
-  Settings plain = settings;
-  plain.cuda_kernels = "cuda";
-  machine.others.push_back(make_machine({}, plain, machine.toolchain).backend);
+bool Machine::carries_out(const ir::Extern& call, Device device) const {
+  const codegen::Backend& there = backend_of(device);
+  const DType type = call.outputs.empty() ? call.inputs.at(0).dtype : call.outputs.front().dtype;
+  return there.has_template(call.op) ||
+         (runtime::has_library_op(call.op, there.device().type) && there.target().takes(call.op, type));
 }
 
 Machine make_constants_machine(const Machine& machine, const Settings& settings) {

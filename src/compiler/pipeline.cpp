@@ -28,21 +28,17 @@
 namespace coil {
 namespace {
 
-/// Whether a kernel of the backend or the runtime's libraries can carry out a call on the device.
-bool is_implemented(const ir::Extern& call, const codegen::Backend& backend) {
-  return runtime::has_library_op(call.op, backend.device().type) || backend.has_template(call.op);
-}
-
-/// Throws Error for a library call that neither the device nor the host can carry out.
+/// Throws Error for a library call that the device it came to lie on cannot carry out.
 void check_library_calls(const ir::Graph& graph, const Machine& machine) {
   for (const ir::Operation& op : graph.operations()) {
     const auto* call = std::get_if<ir::Extern>(&op.node);
     if (!call || library_ops::has(call->op, library_ops::Trait::DeviceCopy)) continue;
-    const codegen::Backend& backend = machine.backend_of(ir::device_of(graph, op));
-    if (!is_implemented(*call, backend) && !runtime::leaves_to_host(call->op, backend.device().type))
-      throw Error(fmt::format("{} has no implementation on {}; run this program on the cpu", call->op,
-                              to_string(backend.device())),
-                  call->op, op.where);
+    const Device device = machine.backend_of(ir::device_of(graph, op)).device();
+    if (machine.carries_out(*call, device)) continue;
+    const std::string way_out =
+        device.is_host() ? "this build of Coil has no library for it" : "run this program on the cpu";
+    throw Error(fmt::format("{} has no implementation on {}; {}", call->op, to_string(device), way_out), call->op,
+                op.where);
   }
 }
 
@@ -114,8 +110,7 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
   return {.fallback = settings.fallback,
           .implemented =
               [&machine](const ir::Extern& call, Device device) {
-                return library_ops::has(call.op, library_ops::Trait::DeviceCopy) ||
-                       is_implemented(call, machine.backend_of(device));
+                return library_ops::has(call.op, library_ops::Trait::DeviceCopy) || machine.carries_out(call, device);
               },
           .products_into_rows = settings.cuda_direct_rows,
           .orders_writes = settings.deterministic,
@@ -139,8 +134,10 @@ bool is_lowered(std::string_view target) { return lowering::find(target) != null
 void autotune(LoweredProgram& out, const CompileOptions& options, const SampledSizes& sizes, Stages& stages) {
   const Device device = out.machine.target().device;
   const auto& operations = out.graph->operations();
-  const bool apart =
-      std::ranges::any_of(operations, [&](const ir::Operation& op) { return ir::device_of(*out.graph, op) != device; });
+  // Library calls on the CPU are nobody's to time here, unless they are products.
+  const bool apart = std::ranges::any_of(operations, [&](const ir::Operation& op) {
+    return (op.is_loop() || autotune::is_product(op)) && ir::device_of(*out.graph, op) != device;
+  });
   const std::string found = stages(kStageAutotune.name, [&]() -> std::string {
     if (apart) return "nothing was measured: the program lies on several devices\n";
     return sizes.text + measure_launches(out, device, options, sizes.told) +
@@ -167,7 +164,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
         kStageProducts.name, [&] { return measure_own_products(out, machine.target().device, options, sizes.told); });
     stages.show(kStageProducts, [&] { return found; });
   }
-  run_passes(loop_pipeline(), *out.graph, context, stages);
+  const auto carries_out = [&](const ir::Extern& call) { return machine.carries_out(call, machine.target().device); };
+  run_passes(loop_pipeline(), *out.graph, passes::LoopContext{context, carries_out}, stages);
   stages.show(kStageIr, [&] { return print(*out.graph); });
   check_library_calls(*out.graph, machine);
 
@@ -255,10 +253,8 @@ LoweredProgram lower_program(frontend::ExportedProgram source, const CompileOpti
     fail("assert_lifetimes watches memory of the cpu, not of {}", to_string(device));
   run_passes(graph_pipeline(), module, graph_context(out.machine, settings, run_here(out.machine, settings, options)),
              stages);
-  if (module.on_several_devices) {
-    if (settings.checks.lifetimes) fail("assert_lifetimes watches programs on the cpu alone, not over several devices");
-    add_host(out.machine, settings);
-  }
+  if (module.on_several_devices && settings.checks.lifetimes)
+    fail("assert_lifetimes watches programs on the cpu alone, not over several devices");
   stages.show(kStageTransformed, [&] { return print(module); });
   lower_module(module, settings, options, stages, out);
   out.lines.source = std::move(lines);

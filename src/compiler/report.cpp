@@ -5,7 +5,6 @@
 #include "compiler/streams_text.h"
 #include "library_ops/table.h"
 #include "passes/wrapper/partition.h"
-#include "runtime/device/library.h"
 #include "support/error.h"
 #include "wrapper/comm_pools.h"
 
@@ -75,8 +74,7 @@ std::string place_of(const wrapper::Program& program, const wrapper::CallExtern&
   if (library_ops::has(call.op, library_ops::Trait::DeviceCopy))
     return fmt::format(" from {} to {}", to_string(program.device_of(program.place_of(call.inputs.at(0).buffer))),
                        to_string(program.device_of(place)));
-  return on_device(program, place) +
-         (runtime::leaves_to_host(call.op, program.device_of(place).type) ? " (on the host)" : "");
+  return on_device(program, place);
 }
 
 void write_steps(std::string& text, const CompileReport& report, const SourceLines& lines,

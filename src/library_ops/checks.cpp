@@ -20,13 +20,13 @@ std::vector<Descriptor> check_ops() {
        .operands = {{"x", "any"}},
        .results = {},
        .attributes = {kWhat, kNoNan, kNoInfinity},
-       .traits = {Trait::Assertion, Trait::HostDetour}},
+       .traits = {Trait::Assertion}},
       {.name = std::string(kAligned),
        .sentence = "Fails where x does not lie at a multiple of some bytes.",
        .operands = {{"x", "any"}},
        .results = {},
        .attributes = {kWhat, kBytes},
-       .traits = {Trait::Assertion}},
+       .traits = {Trait::Assertion, Trait::ReadsAddress}},
   };
 }
 

@@ -24,7 +24,7 @@ enum class Trait : std::uint8_t {
   TakesPostOps,         ///< has the attribute `post` and the operands that it names
   ChannelsLast,         ///< libraries carry it out best where dimension 1 of its operands is innermost in memory
   Assertion,            ///< reads, writes nothing, and may fail the run
-  HostDetour,           ///< a device that has no form of it leaves it to the host
+  ReadsAddress,         ///< asks where its operand lies: a copy of that elsewhere would tell nothing
   Kernel,               ///< only ever a kernel of Coil's own (Backend::has_template), never a library's
   Collective,           ///< starts an exchange between processes: called in program order and exactly as often as the
                         ///< program says, used or not; its results are used behind a wait

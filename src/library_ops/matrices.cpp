@@ -15,8 +15,7 @@ Descriptor by_lapack(std::string name, std::string sentence, std::vector<Operand
           .sentence = std::move(sentence),
           .operands = std::move(operands),
           .results = std::move(results),
-          .attributes = std::move(attributes),
-          .traits = {Trait::HostDetour}};
+          .attributes = std::move(attributes)};
 }
 
 std::vector<Descriptor> solves() {

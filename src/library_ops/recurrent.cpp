@@ -39,15 +39,13 @@ std::vector<Descriptor> recurrent_ops() {
        .sentence = "One direction of one layer of a recurrent network over a sequence of T steps.",
        .operands = layer_operands("", gates),
        .results = layer_results(""),
-       .attributes = {kMode, kReverse, kBias, kHasProjection, kBatchInvariant},
-       .traits = {Trait::HostDetour}},
+       .attributes = {kMode, kReverse, kBias, kHasProjection, kBatchInvariant}},
       {.name = std::string(kPairName),
        .sentence = "Two of them, of sizes of their own, that do not read one another's results, such as the two "
                    "directions of a layer: side by side where a step of each is work for few threads.",
        .operands = followed_by(layer_operands("", gates), layer_operands("second_", "as `gates`")),
        .results = followed_by(layer_results(""), layer_results("second_")),
-       .attributes = {kMode, kReverse, kSecondReverse, kBias, kHasProjection, kBatchInvariant},
-       .traits = {Trait::HostDetour}},
+       .attributes = {kMode, kReverse, kSecondReverse, kBias, kHasProjection, kBatchInvariant}},
   };
 }
 

@@ -61,6 +61,12 @@ bool has(std::string_view op, Trait trait) {
   return found && found->traits.has(trait);
 }
 
+bool works_on_copies(std::string_view op) {
+  constexpr Trait kNot[] = {Trait::Kernel,  Trait::Collective, Trait::Wait,        Trait::Exchange,
+                            Trait::Barrier, Trait::DeviceCopy, Trait::ReadsAddress};
+  return std::ranges::none_of(kNot, [op](Trait t) { return has(op, t); });
+}
+
 void define(Descriptor d) {
   if (builtin_by_name().contains(d.name)) return;
   Defined& others = defined();
@@ -87,7 +93,7 @@ std::string_view to_string(Trait trait) {
     case Trait::TakesPostOps: return "takes post-operations";
     case Trait::ChannelsLast: return "likes its operands channels-last";
     case Trait::Assertion: return "is an assertion";
-    case Trait::HostDetour: return "is left to the host by a device that has no form of it";
+    case Trait::ReadsAddress: return "asks where its operand lies";
     case Trait::Kernel: return "is a kernel of Coil's own on every device that has it";
     case Trait::Collective: return "exchanges values with other processes";
     case Trait::Wait: return "waits for a collective";

@@ -15,6 +15,9 @@ const Descriptor* find(std::string_view op);
 const Descriptor& get(std::string_view op);
 /// Whether there is such an operation and it has the trait.
 bool has(std::string_view op, Trait);
+/// Whether a device may carry out the operation for another, on copies of its operands: it asks neither for memory at
+/// an address nor for the processes that work together with the other device.
+bool works_on_copies(std::string_view op);
 
 /// An operation that Coil does not bring. The first description of a name stays; Coil's own cannot be described anew.
 void define(Descriptor);

@@ -1,6 +1,9 @@
 #include "target/target.h"
 
+#include <algorithm>
 #include <cstdlib>
+
+#include "library_ops/convolutions.h"
 
 namespace coil::target {
 namespace {
@@ -57,6 +60,7 @@ Target cpu(std::string arch) {
 }
 
 Target cuda(int index, std::string arch) {
+  const std::vector<DType> floats{DType::F16, DType::BF16, DType::F32, DType::F64};
   constexpr int kFirstWithPeerSums = 70, kFirstWithTf32 = 80, kFirstWithClusters = 90;
   const int generation = std::atoi(arch.c_str() + std::string_view("sm_").size());
   Target out{
@@ -70,7 +74,9 @@ Target cuda(int index, std::string arch) {
                    Feature::FoldedBatchNorm, Feature::RecordedGraphs},
       .product_vector_bytes = 16,
       .largest_attention_head = generation == 90 ? 256 : 128,
-      .costs = gpu_costs()};
+      .costs = gpu_costs(),
+      .type_limits = {{std::string(library_ops::convolution::kName), floats},
+                      {std::string(library_ops::convolution_weights::kName), floats}}};
   if (generation >= kFirstWithPeerSums) out.features.add(Feature::PeerSums);
   if (generation >= kFirstWithTf32) {
     out.features.add(Feature::AttentionKernels);
@@ -110,6 +116,11 @@ Target emulated_metal(std::string arch) {
           .features = {Feature::ThreadGrids, Feature::SortingKernels, Feature::NarrowFloats, Feature::NarrowAtomics,
                        Feature::PlainProducts, Feature::WatchedLifetimes},
           .costs = apple_costs()};
+}
+
+bool Target::takes(std::string_view op, DType result) const {
+  const auto limit = std::ranges::find(type_limits, op, &TypeLimit::op);
+  return limit == type_limits.end() || std::ranges::find(limit->types, result) != limit->types.end();
 }
 
 const Target& host() {

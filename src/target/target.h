@@ -6,8 +6,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tensor/device.h"
+#include "tensor/dtype.h"
 
 namespace coil::target {
 
@@ -92,6 +94,12 @@ struct Costs {
   std::int64_t threads() const { return multiprocessors * threads_of_multiprocessor; }
 };
 
+/// The types of results that a device's library has an operation for, where those are not all.
+struct TypeLimit {
+  std::string op;  ///< library_ops/table.h
+  std::vector<DType> types;
+};
+
 struct Target {
   Device device;       ///< where programs run and their tensors lie
   std::string arch;    ///< instruction set or architecture that the kernels' binaries need: `avx512`, `sm_90a`
@@ -101,7 +109,10 @@ struct Target {
   std::int64_t product_vector_bytes = 0;
   std::int64_t largest_attention_head = 0;  ///< elements of a head that the library's fused attention takes
   Costs costs;
+  std::vector<TypeLimit> type_limits = {};  ///< of operations that are not in it the library has every type
 
+  /// Whether the device's form of a library operation, if there is one, gives results of this type.
+  bool takes(std::string_view op, DType result) const;
   bool has(Feature f) const { return features.contains(f); }
 };
 

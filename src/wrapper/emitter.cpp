@@ -35,8 +35,16 @@ void require_device(const Program& p, const char* language) {
 
 void require_one_device(const Program& p, const char* language) {
   if (!p.others.empty())
-    fail("--emit={} writes programs on one device; this one lies on {} and {}: compile with --set one_device=true",
-         language, to_string(p.device), to_string(p.others.front()));
+    fail(
+        "--emit={} writes programs on one device; this one lies on {} and {}: compile with --set one_device=true, "
+        "which "
+        "moves what its author put there, but for library calls that {} has no form of",
+        language, to_string(p.device), to_string(p.others.front()), to_string(p.device));
+}
+
+void require_ends_on_one_device(const Program& p, const char* language) {
+  for (BufferId b = 0; b < p.buffers.size(); ++b)
+    if (p.buffers[b].kind != BufferKind::Temporary && p.place_of(b) != 0) require_one_device(p, language);
 }
 
 }  // namespace coil::wrapper

@@ -207,6 +207,18 @@ def test_package_for_cuda(tmp_path):
             torch._C._aoti.AOTIModelPackageLoader(str(path), "model", False, 1, -1)
 
 
+@pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+def test_package_for_cuda_with_calls_on_the_cpu(tmp_path):
+    """Nobody outside sees what lies on the CPU between two steps of the GPU."""
+
+    class Solves(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.eigvalsh(x @ x.T) + 1
+
+    export(Solves(), (torch.randn(3, 4),), tmp_path / "m.pt2")
+    package(tmp_path / "m.pt2", "--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")
+
+
 @pytest.mark.cpu("the script's tensors")
 def test_from_python(tmp_path):
     """In a process of its own: the extension and the package each have a runtime inside."""

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 import coil_harness as harness
 import test_several_devices as several
@@ -168,6 +169,47 @@ def test_what_it_does_not_carry_out_goes_to_the_host(toy, tmp_path):
 
     torch.manual_seed(1)
     check(Solves(), (torch.randn(5, 5), torch.randn(5, 3)), toy, tmp_path)
+    place = ("--load", toy)
+    told = coil_ok("explain", tmp_path / "m.pt2", "--device", "toy", *place).stdout
+    assert "library cholesky" not in told and "library lu_factor on cpu" in told, told
+    # What one call on the CPU gives another has no need of the device.
+    assert told.count("library device_copy from cpu to toy:0") < told.count(" on cpu\n") + 3
+
+
+def test_library_calls_of_other_types_and_of_other_names_are_the_cpus(toy, tmp_path):
+    """Products of floats are the device's; it has none of integers, and no convolutions."""
+
+    class Calls(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = torch.nn.Conv2d(2, 3, 2)
+
+        def forward(self, x, i):
+            image = (x @ x.T)[None, None].expand(1, 2, 4, 4)
+            return self.conv(image).relu() * 2, (i @ i.T).float() + 1
+
+    torch.manual_seed(1)
+    check(Calls().eval(), (torch.randn(4, 4), torch.arange(12).reshape(4, 3)), toy, tmp_path)
+    told = coil_ok("explain", tmp_path / "m.pt2", "--device", "toy", "--load", toy).stdout
+    assert "library convolution on cpu" in told
+    assert " on toy:0" in told
+
+
+def test_checks_of_values_look_at_copies_on_the_cpu(toy, tmp_path):
+    class Logs(torch.nn.Module):
+        def forward(self, x):
+            return x.log() + 1
+
+    export(Logs(), (torch.ones(4),), tmp_path / "m.pt2")
+    place = ("--load", toy)
+    coil_ok(
+        "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "toy", "--set", "assert_nan=true", *place
+    )
+    for value, good in ((1.0, True), (-1.0, False)):
+        save_file({"x": torch.full((4,), value)}, tmp_path / "in.safetensors")
+        done = coil("run", tmp_path / "m.coil", "--inputs", tmp_path / "in.safetensors", *place)
+        assert (done.returncode == 0) == good, done.stderr
+        assert good or "output 'output' holds NaN at [0]" in done.stderr, done.stderr
 
 
 def test_one_that_was_exported_on_the_cpu_moves_as_a_whole(toy, tmp_path):
@@ -216,7 +258,6 @@ def test_what_it_writes_to_is_written_back(toy, tmp_path):
         (lambda x: x.half().exp(), "toy has no kernels for float16"),
         (lambda x: torch.nn.functional.dropout(x, 0.5, True), "toy has no kernels with random numbers"),
         (lambda x: torch.special.i0(x), "toy has no kernels with i0"),
-        (lambda x: torch.conv2d(x[None, None], x[None, None, :2, :2]), "convolution has no implementation on toy:0"),
     ],
 )
 def test_what_it_has_nothing_for_is_refused_by_name(function, reason, toy, tmp_path):
@@ -325,7 +366,7 @@ def test_a_library_for_another_version(archive, extension, tmp_path):
     _, path = archive
     library = extension("extension_of_another_version")
     told = refusal("compile", path, "-o", tmp_path / "m.coil", "--load", library)
-    assert f"cannot load {library}: it was built for version 5 of the interface" in told and "this is version 4" in told
+    assert f"cannot load {library}: it was built for version 6 of the interface" in told and "this is version 5" in told
 
 
 def test_a_library_that_throws_has_brought_nothing(archive, extension):

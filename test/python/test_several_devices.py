@@ -191,7 +191,7 @@ def test_what_lies_on_a_gpu_alone_stays_on_one_device(tmp_path):
         number = None
 
         def forward(self, x):
-            y = torch.linalg.inv(x @ x.T + torch.eye(4, device=self.far))
+            y = x @ x.T + torch.eye(4, device=self.far)
             if self.number:
                 y = y * torch.tensor(self.number)
             return torch.nn.functional.huber_loss(y, y + 1), torch.triu(y).cumsum(0), y.std()
@@ -201,6 +201,20 @@ def test_what_lies_on_a_gpu_alone_stays_on_one_device(tmp_path):
         export_over(Alone(), (far(numbers(4, 6)),), tmp_path / "m.pt2")
         plan = plan_of(compiled(tmp_path, "--device", "metal"))
         assert "others" not in plan and "device_copy" not in json.dumps(plan)
+
+
+def test_what_a_device_has_no_form_of_is_the_cpus(tmp_path):
+    """By copies and a call on the CPU, in a program that its author put on the device alone."""
+
+    class Solves(Program):
+        def forward(self, x):
+            return torch.linalg.eigvalsh(x @ x.T).cumsum(0) * 2
+
+    export_over(Solves(), (far(numbers(4, 6)),), tmp_path / "m.pt2")
+    plan = plan_of(compiled(tmp_path, "--device", "metal"))
+    calls = [s["library"] for s in plan["steps"] if "library" in s]
+    assert [d["device"] for d in plan["others"]] == ["cpu"]
+    assert [c for c in calls if c in ("device_copy", "eigh")] == ["device_copy", "eigh", "device_copy"], calls
 
 
 def test_copies_keep_layouts(tmp_path):

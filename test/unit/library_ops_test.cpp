@@ -91,8 +91,14 @@ TEST(LibraryOps, SomethingCarriesOutEach) {
     const bool on_cpu = runtime::has_library_op(d.name), on_gpu = runtime::has_library_op(d.name, DeviceType::CUDA);
     const bool by_others = d.traits.has(Trait::Kernel) || d.traits.has(Trait::DeviceCopy);  // backends, the executor
     EXPECT_NE(on_cpu || on_gpu, by_others) << d.name;
-    EXPECT_TRUE(!d.traits.has(Trait::HostDetour) || on_cpu) << d.name;
   }
+}
+
+TEST(LibraryOps, WhatOneDeviceMayDoForAnother) {
+  for (const char* op : {"linear", "convolution", "svd", "nonzero", "assert_finite"})
+    EXPECT_TRUE(works_on_copies(op)) << op;
+  for (const char* op : {"all_reduce", "wait_collective", "device_copy", "assert_aligned", "sort_tiles"})
+    EXPECT_FALSE(works_on_copies(op)) << op;
 }
 
 TEST(LibraryOps, FaultsAreNamed) {

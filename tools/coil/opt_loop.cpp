@@ -50,10 +50,11 @@ std::string opt_loop(const std::string& text, const OptOptions& options) {
   LoopProgram program = parse_loop_program(text);
   if (!tasks.empty()) {
     const Settings settings = parse_settings(options.compile.settings);
-    Machine machine = make_machine(device_of(tasks, options), settings);
-    if (program.graph->on_several_devices) add_host(machine, settings);
+    const Machine machine = make_machine(device_of(tasks, options), settings);
     program.graph->set_target(machine.target());
-    const passes::LoopContext context{machine.target(), settings};
+    const passes::LoopContext context{{machine.target(), settings}, [&](const ir::Extern& call) {
+                                        return machine.carries_out(call, machine.target().device);
+                                      }};
     for (const LoopTask& task : tasks) {
       if (program.kernels) fail("nothing comes after the text of kernels");
       if (task.stage) {

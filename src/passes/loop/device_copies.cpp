@@ -11,9 +11,11 @@ using ir::BufferId, ir::Operation, ir::Scalar;
 
 class CopyInserter {
  public:
-  explicit CopyInserter(ir::Graph& graph) : graph_(graph) {}
+  CopyInserter(ir::Graph& graph, const CarriesOut& carries_out) : graph_(graph), carries_out_(carries_out) {}
 
   void run() {
+    spread();
+    if (!graph_.on_several_devices) return;
     if (const auto seed = graph_.seed_buffer()) graph_.buffer(*seed).layout.device = graph_.target().device;
     const std::vector<Operation> before(graph_.operations().begin(), graph_.operations().end());
     for (const Operation& op : before) place(op);
@@ -21,11 +23,49 @@ class CopyInserter {
   }
 
  private:
+  bool is_left_to_host(const Operation& op) const {
+    const auto* call = std::get_if<ir::Extern>(&op.node);
+    return call && !ir::device_of(graph_, op).is_host() && library_ops::works_on_copies(call->op) &&
+           !carries_out_(*call) &&
+           std::ranges::all_of(call->outputs, [&](const ir::BufferView& v) { return v == whole(v.buffer); });
+  }
+
+  ir::BufferView whole(BufferId b) const {
+    const ir::Layout& layout = graph_.buffer(b).layout;
+    return {b, layout.dtype, layout.sizes, layout.strides, 0};
+  }
+
+  /// A program on one device is one over several where the CPU has something to do in it. Until then its buffers did
+  /// not need devices of their own.
+  void spread() {
+    if (graph_.on_several_devices ||
+        std::ranges::none_of(graph_.operations(), [&](const Operation& op) { return is_left_to_host(op); }))
+      return;
+    for (const ir::Buffer& b : graph_.buffers()) graph_.buffer(b.id).layout.device = graph_.target().device;
+    graph_.on_several_devices = true;
+  }
+
+  /// Makes a call the CPU's: its results come to lie there. Returns the copies to where others expect them.
+  std::vector<Operation> leave_to_host(Operation& op) {
+    std::vector<Operation> back;
+    auto& call = std::get<ir::Extern>(op.node);
+    for (ir::BufferView& v : call.outputs) {
+      const BufferId there = v.buffer;
+      const BufferId here = twin_of(there, Device{});
+      std::ranges::replace(op.outs, there, here);
+      v.buffer = here;
+      back.push_back(copy(here, there, op));
+      copies_[{there, to_string(Device{})}] = here;
+    }
+    return back;
+  }
+
   void place(Operation op) {
     if (std::holds_alternative<ir::Control>(op.node)) copies_.clear();  // what one block copies is there in it alone
     const auto* call = std::get_if<ir::Extern>(&op.node);
     const bool is_copy = call && library_ops::has(call->op, library_ops::Trait::DeviceCopy);
-    const Device here = ir::device_of(graph_, op);
+    const bool left = is_left_to_host(op);
+    const Device here = left ? Device{} : ir::device_of(graph_, op);
     check_caller(op);
     if (!is_copy) {
       std::map<BufferId, BufferId> copies;
@@ -35,23 +75,34 @@ class CopyInserter {
       if (!copies.empty()) read_copies(op, copies);
     }
     for (BufferId b : op.outs) std::erase_if(copies_, [b](const auto& c) { return c.first.first == b; });
+    std::vector<Operation> back;
+    if (left) back = leave_to_host(op);
     list_.push_back(std::move(op));
+    std::ranges::move(back, std::back_inserter(list_));
   }
 
   BufferId copy_of(BufferId from, Device here, const Operation& reader) {
     auto [known, added] = copies_.try_emplace({from, to_string(here)}, 0);
     if (!added) return known->second;
+    known->second = twin_of(from, here);
+    list_.push_back(copy(from, known->second, reader));
+    return known->second;
+  }
+
+  /// A buffer of the same layout on another device.
+  BufferId twin_of(BufferId from, Device device) {
     ir::Layout layout = graph_.buffer(from).layout;
     graph_.buffer(from).layout.fixed = layout.fixed = true;
-    layout.device = here;
-    const ir::BufferView source{from, layout.dtype, layout.sizes, layout.strides, 0};
-    ir::BufferView to = source;
-    known->second = to.buffer = graph_.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
-    list_.push_back({.node = ir::Extern{std::string(library_ops::copies::kDeviceCopy), {}, {source}, {to}},
-                     .outs = {to.buffer},
-                     .origins = reader.origins,
-                     .where = reader.where});
-    return to.buffer;
+    layout.device = device;
+    return graph_.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
+  }
+
+  /// From a buffer to its twin, for what somebody else reads or makes.
+  Operation copy(BufferId from, BufferId to, const Operation& whose) const {
+    return {.node = ir::Extern{std::string(library_ops::copies::kDeviceCopy), {}, {whole(from)}, {whole(to)}},
+            .outs = {to},
+            .origins = whose.origins,
+            .where = whose.where};
   }
 
   void read_copies(Operation& op, const std::map<BufferId, BufferId>& copies) {
@@ -93,14 +144,13 @@ class CopyInserter {
   }
 
   ir::Graph& graph_;
+  const CarriesOut& carries_out_;
   std::vector<Operation> list_;
   std::map<std::pair<BufferId, std::string>, BufferId> copies_;  ///< by what they are of, and where they lie
 };
 
 }  // namespace
 
-void copy_between_devices(ir::Graph& graph) {
-  if (graph.on_several_devices) CopyInserter(graph).run();
-}
+void copy_between_devices(ir::Graph& graph, const CarriesOut& carries_out) { CopyInserter(graph, carries_out).run(); }
 
 }  // namespace coil

@@ -19,7 +19,9 @@
 
 namespace coil::passes {
 
-using LoopContext = Context;
+struct LoopContext : Context {
+  CarriesOut carries_out;  ///< of the target's device
+};
 using LoopPass = Pass<ir::Graph, LoopContext>;
 
 /// Of a function that asks about nothing but the graph.
@@ -34,8 +36,9 @@ inline bool takes_winograd(const target::Target& target, const Settings& setting
 }
 
 inline constexpr LoopPass kCopyBetweenDevices{
-    "copy-between-devices", "What an operation reads of another device is copied to its own.",
-    on_loops<copy_between_devices>,
+    "copy-between-devices",
+    "Library calls that the device has no form of become the CPU's; what is read of another device is copied.",
+    [](ir::Graph& graph, const LoopContext& given) { copy_between_devices(graph, given.carries_out); },
     [](const target::Target& target, const Settings&) { return !target.device.is_host(); }};
 inline constexpr LoopPass kChooseWinograd{
     "choose-winograd", "3x3 convolutions that gain by Winograd's filtering are marked, with the tile to take.",

@@ -1,5 +1,8 @@
 #include "passes/wrapper/checks.h"
 
+#include "library_ops/checks.h"
+#include "library_ops/copies.h"
+#include "runtime/device/library.h"
 #include "support/error.h"
 #include "sym/print.h"
 
@@ -19,6 +22,52 @@ bool is_checked(DType d) {
   return part == DType::F16 || part == DType::BF16 || part == DType::F32 || part == DType::F64;
 }
 
+/// Looks at values where something can: on their device, or on copies of them on the CPU.
+class ValueChecks {
+ public:
+  ValueChecks(Program& p, const Checks& checks) : p_(p), checks_(checks) {}
+
+  void add(const std::string& name, View v) {
+    if (!is_checked(v.dtype)) return;
+    const Device there = p_.device_of(p_.place_of(v.buffer));
+    if (!runtime::has_library_op(library_ops::checks::kFinite, there.type)) v.buffer = copy_of(v.buffer);
+    call(library_ops::checks::kFinite,
+         {{"inf", std::int64_t{checks_.inf}}, {"name", name}, {"nan", std::int64_t{checks_.nan}}}, {std::move(v)}, {});
+  }
+
+ private:
+  void call(std::string_view op, library_ops::Attributes attributes, std::vector<View> inputs,
+            std::vector<View> outputs) {
+    p_.lines.emplace_back(
+        CallExtern{std::string(op), std::move(attributes), std::move(inputs), std::move(outputs), {}, {}, ""});
+  }
+
+  BufferId copy_of(BufferId from) {
+    auto [known, added] = copies_.try_emplace(from, p_.buffers.size());
+    if (!added) return known->second;
+    add_host();
+    Buffer b = p_.buffers[from];
+    while (std::ranges::find(p_.buffers, b.name, &Buffer::name) != p_.buffers.end()) b.name += "_";
+    b.kind = BufferKind::Temporary;
+    b.device = Device{};
+    b.comm.reset();
+    p_.buffers.push_back(std::move(b));
+    call(library_ops::copies::kDeviceCopy, {}, {whole(p_, from)}, {whole(p_, known->second)});
+    return known->second;
+  }
+
+  /// Of a program on one device nobody asked where its buffers lie.
+  void add_host() {
+    if (!p_.others.empty()) return;
+    for (Buffer& b : p_.buffers) b.device = p_.device;
+    p_.others.push_back(Device{});
+  }
+
+  Program& p_;
+  const Checks& checks_;
+  std::map<BufferId, BufferId> copies_;
+};
+
 }  // namespace
 
 void add_value_checks(Program& p, const Checks& checks) {
@@ -37,21 +86,11 @@ void add_value_checks(Program& p, const Checks& checks) {
     p.lines.insert(p.lines.begin(), std::make_move_iterator(lines.begin()), std::make_move_iterator(lines.end()));
   }
   if (!checks.nan && !checks.inf) return;
-  auto check = [&](const std::string& name, const View& v) {
-    if (!is_checked(v.dtype)) return;
-    p.lines.emplace_back(
-        CallExtern{"assert_finite",
-                   {{"inf", std::int64_t{checks.inf}}, {"name", name}, {"nan", std::int64_t{checks.nan}}},
-                   {v},
-                   {},
-                   {},
-                   {},
-                   ""});
-  };
+  ValueChecks values(p, checks);
   for (const Output& o : p.outputs)
-    if (auto* v = std::get_if<View>(&o.value)) check(fmt::format("output '{}'", o.name), *v);
+    if (auto* v = std::get_if<View>(&o.value)) values.add(fmt::format("output '{}'", o.name), *v);
   for (const Input& in : p.inputs)
-    if (in.mutated) check(fmt::format("input '{}', which the program writes to,", in.name), whole(p, in.buffer));
+    if (in.mutated) values.add(fmt::format("input '{}', which the program writes to,", in.name), whole(p, in.buffer));
 }
 
 void add_input_checks(Program& p, const Checks& checks) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "library_ops/table.h"
-#include "runtime/device/library.h"
 #include "support/error.h"
 #include "support/overloaded.h"
 #include "sym/print.h"
@@ -15,10 +14,8 @@ namespace {
 using As = Recorded::As;
 
 /// Why a library call has work for the host in it.
-std::string host_part(const Program& p, const CallExtern& call) {
+std::string host_part(const CallExtern& call) {
   using library_ops::Trait;
-  if (runtime::leaves_to_host(call.op, p.device.type))
-    return fmt::format("{} is left to the host, for want of a form of it on {}", call.op, to_string(p.device));
   if (library_ops::has(call.op, Trait::Barrier)) return fmt::format("the host meets other processes in {}", call.op);
   const library_ops::Descriptor* known = library_ops::find(call.op);
   if (!known) return "";
@@ -78,7 +75,7 @@ class Classifier {
   }
   Recorded of(const CallKernel&, std::size_t) const { return work(); }
   Recorded of(const CallExtern& call, std::size_t at) const {
-    if (std::string why = host_part(p_, call); !why.empty()) return apart(std::move(why));
+    if (std::string why = host_part(call); !why.empty()) return apart(std::move(why));
     if (guarded_.contains(at)) return checked_before(call.op);
     return work();
   }

@@ -172,7 +172,7 @@ coil_op* coil_op_create_on(coil_queue* queue, const char* name) {
     if (!queue) fail("no queue was given");
     const Device device = queue->queue->device();
     const bool copies = library_ops::has(name, library_ops::Trait::DeviceCopy);
-    if (!copies && !has_library_op(name, device.type) && !leaves_to_host(name, device.type))
+    if (!copies && !carries_out(name, device.type))
       fail("this runtime has no library operation '{}' for {}", name, to_string(device));
     auto op = std::make_unique<coil_op>();
     op->name = name;

@@ -6,7 +6,7 @@
 #include "library_ops/check.h"
 #include "library_ops/table.h"
 #include "runtime/device/device.h"
-#include "runtime/device/host_detour.h"
+#include "runtime/device/host_call_site.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -56,16 +56,12 @@ std::unique_ptr<LibraryOp> make_library_op(Queue& queue, std::string_view op, co
     library_ops::check_attributes(library_ops::get(op), attributes);
     return make(attributes, queue);
   }
-  if (leaves_to_host(op, queue.device().type)) return make_host_detour(queue, op, attributes);
+  if (carries_out(op, queue.device().type)) return make_host_call_site(queue, op, attributes);
   fail("this runtime has no library operation '{}' on {}", op, to_string(queue.device()));
 }
 
-bool leaves_to_host(std::string_view op, DeviceType device) {
-  return library_ops::has(op, library_ops::Trait::HostDetour) && !has_library_op(op, device) && has_library_op(op);
-}
-
 bool carries_out(std::string_view op, DeviceType device) {
-  return has_library_op(op, device) || leaves_to_host(op, device);
+  return has_library_op(op, device) || (has_library_op(op) && library_ops::works_on_copies(op));
 }
 
 bool has_library_op(std::string_view op, DeviceType device) {

@@ -28,8 +28,8 @@ class LibraryOp {
   virtual void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) = 0;
   /// Bytes of scratch memory that `run` wants, valid after `prepare`.
   virtual std::size_t workspace_bytes() const { return 0; }
-  /// On another device: whether the host does the work (runtime/device/host_detour.h), so that it cannot be recorded.
-  /// Valid after `prepare`.
+  /// On another device: whether the host does work for it in each run, so that it cannot be recorded. Valid after
+  /// `prepare`.
   virtual bool runs_on_host() const { return false; }
   /// Whether it is run though no result has an element, for what it does beside.
   virtual bool runs_when_empty() const { return false; }
@@ -48,18 +48,16 @@ using LibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes
 /// does not have or that has another type.
 std::unique_ptr<LibraryOp> make_library_op(std::string_view op, const Attributes&);
 bool has_library_op(std::string_view op, DeviceType = DeviceType::CPU);
-/// Whether a call of the operation can be made for the device, by a form of its own or by the host's.
+/// Whether a call of the operation can be made for the device, by a form of its own or by the host's
+/// (runtime/device/host_call_site.h).
 bool carries_out(std::string_view op, DeviceType);
-/// Whether the device has no form of an operation, but the host carries it out for it (runtime/device/host_detour.h).
-bool leaves_to_host(std::string_view op, DeviceType);
 void define_library_op(std::string_view op, LibraryFactory);
 /// An operation that Coil does not bring, with what the verifiers hold its calls to. Without a description any operands
 /// and attributes will do.
 void define_library_op(library_ops::Descriptor, LibraryFactory);
 
 class Queue;
-/// On another device: the call site works on the queue, which outlives it. Operations that the host carries out for the
-/// device are made too.
+/// On another device: the call site works on the queue, which outlives it.
 using QueueLibraryFactory = std::function<std::unique_ptr<LibraryOp>(const Attributes&, Queue&)>;
 COIL_EXTENSION_API std::unique_ptr<LibraryOp> make_library_op(Queue&, std::string_view op, const Attributes&);
 void define_library_op(DeviceType, std::string_view op, QueueLibraryFactory);

@@ -7,7 +7,7 @@
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
 #include "runtime/device/convert.h"
-#include "runtime/device/host_detour.h"
+#include "runtime/device/host_call_site.h"
 #include "runtime/device/library.h"
 #include "runtime/device/messages.h"
 #include "support/error.h"
@@ -199,7 +199,7 @@ class ConvolutionOp : public CachedOp {
     const ConvolutionProblem problem = convolution_problem(attributes_, inputs, outputs);
     if (is_floating(problem.y.dtype))
       if (auto call = std::make_unique<ConvolutionCall>(queue_, problem); call->is_ready()) return call;
-    return prepare_host_detour(queue_, "convolution", attributes_, inputs, outputs);
+    return prepare_host_call(queue_, "convolution", attributes_, inputs, outputs);
   }
 
  private:

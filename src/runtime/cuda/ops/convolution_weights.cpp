@@ -6,7 +6,7 @@
 #include "runtime/cuda/ops/convolution_layout.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/convert.h"
-#include "runtime/device/host_detour.h"
+#include "runtime/device/host_call_site.h"
 #include "runtime/device/library.h"
 #include "runtime/device/messages.h"
 #include "support/error.h"
@@ -124,7 +124,7 @@ class ConvolutionWeightsOp : public CachedOp {
     const WeightGradientProblem problem = weight_gradient_problem(attributes_, inputs, outputs);
     if (is_floating(problem.dw.dtype))
       if (auto call = std::make_unique<WeightGradientCall>(queue_, problem); call->is_ready()) return call;
-    return prepare_host_detour(queue_, "convolution_weights", attributes_, inputs, outputs);
+    return prepare_host_call(queue_, "convolution_weights", attributes_, inputs, outputs);
   }
 
  private:

@@ -1,4 +1,4 @@
-#include "runtime/device/host_detour.h"
+#include "runtime/device/host_call_site.h"
 
 #include "runtime/device/convert.h"
 #include "runtime/device/device.h"
@@ -7,10 +7,10 @@ namespace coil::runtime {
 namespace {
 
 /// Operands on the host are dense, whatever their strides on the device.
-class HostDetour : public PreparedCall {
+class PreparedHostCall : public PreparedCall {
  public:
-  HostDetour(Queue& queue, std::unique_ptr<LibraryOp> op, std::span<const BoundView> inputs,
-             std::span<const BoundView> outputs)
+  PreparedHostCall(Queue& queue, std::unique_ptr<LibraryOp> op, std::span<const BoundView> inputs,
+                   std::span<const BoundView> outputs)
       : queue_(queue), op_(std::move(op)) {
     take(inputs, inputs_);
     take(outputs, outputs_);
@@ -63,14 +63,14 @@ class HostDetour : public PreparedCall {
   Storage workspace_;
 };
 
-class HostDetourOp : public CachedOp {
+class HostCallSite : public CachedOp {
  public:
-  HostDetourOp(Queue& queue, std::string_view op, const Attributes& attributes)
+  HostCallSite(Queue& queue, std::string_view op, const Attributes& attributes)
       : queue_(queue), op_(op), attributes_(attributes) {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    return prepare_host_detour(queue_, op_, attributes_, inputs, outputs);
+    return prepare_host_call(queue_, op_, attributes_, inputs, outputs);
   }
 
  private:
@@ -81,14 +81,13 @@ class HostDetourOp : public CachedOp {
 
 }  // namespace
 
-std::unique_ptr<LibraryOp> make_host_detour(Queue& queue, std::string_view op, const Attributes& attributes) {
-  return std::make_unique<HostDetourOp>(queue, op, attributes);
+std::unique_ptr<LibraryOp> make_host_call_site(Queue& queue, std::string_view op, const Attributes& attributes) {
+  return std::make_unique<HostCallSite>(queue, op, attributes);
 }
 
-std::unique_ptr<PreparedCall> prepare_host_detour(Queue& queue, std::string_view op, const Attributes& attributes,
-                                                  std::span<const BoundView> inputs,
-                                                  std::span<const BoundView> outputs) {
-  return std::make_unique<HostDetour>(queue, make_library_op(op, attributes), inputs, outputs);
+std::unique_ptr<PreparedCall> prepare_host_call(Queue& queue, std::string_view op, const Attributes& attributes,
+                                                std::span<const BoundView> inputs, std::span<const BoundView> outputs) {
+  return std::make_unique<PreparedHostCall>(queue, make_library_op(op, attributes), inputs, outputs);
 }
 
 }  // namespace coil::runtime

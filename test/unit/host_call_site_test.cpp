@@ -1,5 +1,5 @@
-// Library operations of a device that has none of its own: the CPU's, on copies.
-#include "runtime/device/host_detour.h"
+// Library operations that programs of earlier versions leave to the run: the CPU's, on copies.
+#include "runtime/device/host_call_site.h"
 
 #include "runtime/device/device.h"
 #include "runtime/executor/executor.h"
@@ -46,7 +46,7 @@ class FakeQueue : public Queue {
   bool recording = false;
 };
 
-TEST(HostDetour, GivesWhatTheCpuGivesForAnyLayout) {
+TEST(HostCallSite, GivesWhatTheCpuGivesForAnyLayout) {
   FakeQueue queue;
   for (const auto& [sizes, strides] : std::vector<std::pair<Sizes, Sizes>>{
            {{3, 2, 12}, {24, 12, 1}}, {{3, 2, 12}, {1, 36, 3}}, {{5, 1, 12}, {0, 0, 1}}}) {
@@ -79,22 +79,24 @@ TEST(HostDetour, GivesWhatTheCpuGivesForAnyLayout) {
   }
 }
 
-TEST(HostDetour, OnlyForOperationsThatAreTheHostsToDo) {
-  EXPECT_TRUE(leaves_to_host("svd", DeviceType::CUDA));
-  EXPECT_FALSE(leaves_to_host("svd", DeviceType::CPU));
-  for (const char* op :
-       {"linear", "convolution", "convolution_weights", "complex_parts", "all_bounded", "no_such_operation"})
-    EXPECT_FALSE(leaves_to_host(op, DeviceType::CUDA)) << op;
+TEST(HostCallSite, OnlyForOperationsThatWorkOnCopies) {
+  EXPECT_TRUE(carries_out("svd", DeviceType::CUDA));
+  for (const char* op : {"sort_tiles", "device_copy", "no_such_operation"})
+    EXPECT_FALSE(carries_out(op, DeviceType::CUDA)) << op;
+  const DeviceType other = DeviceType::register_kind("bare");
+  EXPECT_TRUE(carries_out("convolution", other));
+  EXPECT_FALSE(carries_out("all_reduce", other));
+  EXPECT_FALSE(carries_out("assert_aligned", other));
   FakeQueue queue;
   try {
-    queue.make_op("all_bounded", {});
+    queue.make_op("device_copy", {});
     FAIL() << "made";
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "this runtime has no library operation 'all_bounded' on cuda:0");
+    EXPECT_STREQ(e.what(), "this runtime has no library operation 'device_copy' on cuda:0");
   }
 }
 
-TEST(HostDetour, AnAddressIsLookedAtWhereItIs) {
+TEST(HostCallSite, AnAddressIsLookedAtWhereItIs) {
   FakeQueue queue;
   auto call = queue.make_op("assert_aligned", {{"bytes", std::int64_t{16}}, {"name", std::string("input 'x'")}});
   const BoundView view = dense_view(DType::F32, {3});
@@ -118,7 +120,7 @@ class FakeRuntime : public DeviceRuntime {
   std::unique_ptr<Queue> make_queue() override { return std::make_unique<FakeQueue>(); }
 };
 
-TEST(HostDetour, ProgramsWithOneAreNotRecorded) {
+TEST(HostCallSite, ProgramsWithOneAreNotRecorded) {
   PlanBuilder b;
   b.plan.device = kDevice;
   const Slot n = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(32);
