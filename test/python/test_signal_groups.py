@@ -87,8 +87,8 @@ def test_panels(results, length):
 
 def test_panels_with_free_sizes():
     module = Wide().eval()
-    dynamic = ({0: Dim("samples", max=9), 2: Dim("length", min=25, max=900)},)
-    check(module, signal(module), dynamic, [signal(module, 1, 25), signal(module, 5, 333)])
+    dynamic = ({0: Dim("samples", max=9), 2: Dim("length", min=30, max=900)},)
+    check(module, signal(module), dynamic, [signal(module, 1, 31), signal(module, 5, 333)])
 
 
 def test_panels_of_other_layouts():

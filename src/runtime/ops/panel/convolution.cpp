@@ -40,11 +40,11 @@ bool is_signal_in_groups(const ConvolutionProblem& p) {
   return p.spatial() == 1 && !p.transposed && p.groups > 1 && p.dilation[0] == 1 && p.x.dtype == DType::F32;
 }
 
-/// Where oneDNN has no kernel: up to some 30 places it has one that is at least as fast as products (on Zen 5, for
-/// groups of 8 to 128 channels), and for 128 none.
+/// Where it measured faster than oneDNN (docs/performance.md), which has kernels that are as fast for fewer places or
+/// more channels.
 bool gains(const Signal& s) {
-  constexpr std::int64_t kLeastResults = 8, kLeastPlaces = 64;
-  return s.channels > 1 && s.results >= kLeastResults && s.places >= kLeastPlaces;
+  constexpr std::int64_t kLeastResults = 8, kLeastPlaces = 48, kMostChannels = 16;
+  return s.channels > 1 && s.channels <= kMostChannels && s.results >= kLeastResults && s.places >= kLeastPlaces;
 }
 
 /// A window [positions, results of a group] on what lies as [images, results, positions].
