@@ -79,7 +79,7 @@ inline constexpr WrapperPass kWriteIntoOutputs{
     "write-into-outputs",
     "What a result may be written over is made in the result's memory, and products "
     "are added to residuals where those lie.",
-    on_lines<wrapper::write_into_outputs>};
+    [](wrapper::Program& lines, const WrapperContext& given) { wrapper::write_into_outputs(lines, given.target); }};
 inline constexpr WrapperPass kPlanLifetimes{
     "plan-lifetimes", "Each buffer is allocated before its first use and freed, or handed on, after its last.",
     on_lines<wrapper::plan_lifetimes>};

@@ -13,15 +13,17 @@ namespace {
 using library_ops::EpilogueCall;
 using library_ops::PostOp;
 using library_ops::Trait;
+using target::Feature;
 
 /// Whether the device's library adds what the result's memory holds to what this call computes. A call that may be made
 /// again, or differently, when its values are known does not.
-bool adds_to_memory(const Program& p, const CallExtern& call) {
+bool adds_to_memory(const target::Target& target, const CallExtern& call) {
   if (!library_ops::has(call.op, Trait::TakesPostOps) || library_ops::has(call.op, Trait::Kernel)) return false;
   const EpilogueCall epilogue(call);
   if (!epilogue.nan().empty() || epilogue.batch_invariant() || call.outputs.size() != 1) return false;
-  const bool on_gpu = p.device.type == DeviceType::CUDA && !library_ops::has(call.op, Trait::Convolution);
-  return p.device.is_host() || on_gpu;
+  // A convolution's library that does few operations does not do this one.
+  return target.has(Feature::PostOps) &&
+         !(target.has(Feature::FewPostOps) && library_ops::has(call.op, Trait::Convolution));
 }
 
 /// The place of a post-operation that adds an operand which lies as the result does, and that of the operand among the
@@ -30,8 +32,8 @@ struct Addend {
   std::size_t post, input;
 };
 
-std::optional<Addend> addend_of(const Program& p, const CallExtern& call) {
-  if (!adds_to_memory(p, call)) return std::nullopt;
+std::optional<Addend> addend_of(const target::Target& target, const CallExtern& call) {
+  if (!adds_to_memory(target, call)) return std::nullopt;
   const EpilogueCall epilogue(call);
   // A bias that is no vector is itself an operand that is added.
   if (epilogue.has_bias() && epilogue.bias().sizes.size() != 1) return std::nullopt;
@@ -62,7 +64,8 @@ void add_to_memory(CallExtern& call, const Addend& addend) {
 
 class Uniter {
  public:
-  explicit Uniter(Program& p) : p_(p), name_(p.buffers.size()), first_(p.buffers.size(), SIZE_MAX), last_(first_) {
+  Uniter(Program& p, const target::Target& target)
+      : p_(p), target_(target), name_(p.buffers.size()), first_(p.buffers.size(), SIZE_MAX), last_(first_) {
     std::iota(name_.begin(), name_.end(), BufferId{0});
     for (std::size_t k = 0; k < p.lines.size(); ++k) {
       const Uses u = uses(p.lines[k]);
@@ -92,7 +95,7 @@ class Uniter {
   bool into_result(BufferId to) const { return p_.buffers[name_[to]].kind == BufferKind::Output; }
 
   bool add_in_place(CallExtern& call, std::size_t line) {
-    const auto addend = addend_of(p_, call);
+    const auto addend = addend_of(target_, call);
     if (!addend || !unite(call.inputs[addend->input].buffer, name_[call.outputs[0].buffer], line)) return false;
     add_to_memory(call, *addend);
     return true;
@@ -115,6 +118,7 @@ class Uniter {
   }
 
   Program& p_;
+  const target::Target& target_;
   std::vector<BufferId> name_;             ///< whose memory each buffer has
   std::vector<std::size_t> first_, last_;  ///< lines that touch each
   std::unordered_set<Expr> late_;          ///< symbols that data give, while the program runs
@@ -122,9 +126,9 @@ class Uniter {
 
 }  // namespace
 
-void write_into_outputs(Program& p) {
+void write_into_outputs(Program& p, const target::Target& target) {
   if (std::ranges::any_of(p.lines, [](const Line& l) { return std::holds_alternative<Control>(l); })) return;
-  Uniter(p).run();
+  Uniter(p, target).run();
 }
 
 }  // namespace coil::wrapper

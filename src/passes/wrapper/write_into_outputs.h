@@ -1,5 +1,6 @@
 // Values that results take over are made in the results' memory, and products are added to what they are added to.
 #pragma once
+#include "target/target.h"
 #include "wrapper/program.h"
 
 namespace coil::wrapper {
@@ -10,6 +11,6 @@ namespace coil::wrapper {
 /// adds to its result (a residual), be that a result of the program or a temporary: the library adds to the memory that
 /// holds it. In the final order of the calls, before lifetimes are planned; not in programs with branches or loops,
 /// where a call may run twice.
-void write_into_outputs(Program&);
+void write_into_outputs(Program&, const target::Target&);
 
 }  // namespace coil::wrapper
