@@ -83,7 +83,7 @@ def microseconds(call, calls=20, rounds=5):
 
 def same_on_all_ranks(values, ranks):
     for value in values:
-        bits = value.contiguous().view(torch.int16)
+        bits = value.contiguous().view(torch.uint8)
         all_of_them = [torch.empty_like(bits) for _ in range(ranks)]
         dist.all_gather(all_of_them, bits)
         if not all(torch.equal(bits, other) for other in all_of_them):
