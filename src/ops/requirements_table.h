@@ -253,15 +253,14 @@ fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask: sel
 fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask: scale rank 1; zero_point rank 1
 
 sub subtract rsub: self is numeric; other is numeric
-add sub subtract rsub addmm addbmm addmv addr baddbmm: alpha suits operands
-addmm addbmm addmv addr baddbmm: beta suits operands
+add sub subtract rsub addr: alpha suits operands
+addr: beta suits operands
 pow.Tensor_Scalar: exponent natural operands
 pow.Tensor_Tensor addcmul: operands is numeric
 remainder.Scalar fmod.Scalar floor_divide.Scalar: other divides operands
 hardtanh: min_val signed self; max_val signed self
 cross linalg_cross: self is numeric; other as self; self ranks other 0
 linalg_cross: self three dim; other three dim
-ldexp: other is numeric
 lerp.Tensor: self is fractional
 isclose allclose: other as self
 isin: element is numeric; test_element is numeric; operands is numeric
@@ -360,131 +359,6 @@ huber_loss_backward: self is floating; grad_output as self; target as self
 soft_margin_loss_backward: target is numeric
 multilabel_margin_loss multilabel_margin_loss_forward: self rank 0 1 2; target is i64
 multi_margin_loss: self rank 0 1 2
-cosine_embedding_loss: input1 ranks target 1; input2 ranks target 1
-triplet_margin_loss: positive ranks anchor 0; negative ranks anchor 0
-nll_loss_forward nll_loss_backward: target rank 0 1; target batches self; total_weight single element
-nll_loss nll_loss_nd nll_loss2d nll_loss2d_forward nll_loss2d_backward: target batches self
-
-rrelu rrelu_with_noise rrelu_with_noise_functional: lower finite number; upper finite number; lower upto upper
-rrelu_with_noise rrelu_with_noise_functional: noise as self
-uniform: from finite number; to finite number
-histc: min finite number; max finite number
-bincount: minlength >= 0
-binomial: count covers prob
-random.from: from bounded self; to bounded self
-random.to: to bounded self
-randint_like.low_dtype: low bounded self
-repeat_interleave.self_int: repeats >= 0
-segment_reduce: reduce one sum prod mean amax amin max min
-fft_fftshift fft_ifftshift: dim length 1+
-empty.memory_format: memory_format format contiguous
-fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask: scale is f32|bf16;
-    zero_point is i32|f32|f16; axis >= 0; scale along self; zero_point along self
-_chunk_cat: tensors alike
-
-sub subtract rsub: other is numeric
-add sub subtract rsub addmm addbmm addmv addr baddbmm: alpha suits operands
-addmm addbmm addmv addr baddbmm: beta suits operands
-pow.Tensor_Scalar: exponent natural operands
-pow.Tensor_Tensor addcmul clamp.Tensor clip.Tensor: operands is numeric
-remainder.Scalar fmod.Scalar floor_divide.Scalar: other divides operands
-hardtanh: min_val signed self; max_val signed self
-cross linalg_cross: self is numeric; other as self; self ranks other 0
-linalg_cross: self three dim; other three dim
-ldexp: other is numeric
-lerp.Tensor: self is fractional
-isclose allclose: other as self
-isin: element is numeric; test_element is numeric; operands is numeric
-mvlgamma special_multigammaln: self is numeric
-prelu _prelu_kernel _prelu_kernel_backward: weight as self
-_prelu_kernel_backward log_sigmoid_backward: grad_output as self
-log_sigmoid_backward: buffer as self; buffer sizes self
-kthvalue: k within self
-take_along_dim: indices is i64
-trapezoid.dx cumulative_trapezoid.dx: dx is numeric
-cumulative_trapezoid.x trapezoid.x trapz.x: x ranks y 0 1
-gradient: tensors is no_byte; dim distinct self
-unflatten: sizes length 1+
-hsplit: self rank 1+
-vsplit: self rank 2+
-dsplit: self rank 3+
-index index_put _unsafe_index _unsafe_index_put _unsafe_masked_index _unsafe_masked_index_put_accumulate:
-    indices some tensor
-_unsafe_masked_index _unsafe_masked_index_put_accumulate: indices is i32|i64
-index_copy: source as self; source ranks self 0 1; index counts source
-index_select_backward: index counts grad
-put: source as self
-masked_select: mask broadcasts self
-arange linspace logspace: dtype is numeric
-item _local_scalar_dense: self single element
-searchsorted.Tensor searchsorted.Scalar bucketize: self is numeric
-searchsorted.Tensor: self searches sorted_sequence
-
-addmm bmm baddbmm inner linear matmul linalg_matmul linalg_multi_dot chain_matmul matrix_power linalg_matrix_power:
-    tensors is numeric
-addmm: self as mat2
-baddbmm: batch1 as self; batch2 as self
-_linalg_det _linalg_slogdet: A square 2
-_linalg_svd linalg_svd linalg_svdvals: driver cuda A
-linalg_vander: N > 1; x is numeric
-linalg_vecdot: y as x
-linalg_vector_norm linalg_norm linalg_matrix_norm norm: dtype widens self; dtype widens A
-bilinear: input1 ends weight 1; input2 ends weight 2; bias vector weight 0
-cdist _cdist_forward: x1 is floating; x2 is floating
-cdist: compute_mode >= 0; compute_mode <= 2
-_cdist_backward: grad is floating; x1 as grad; x2 as grad; cdist as grad
-_pdist_forward: self contiguous memory
-pinverse linalg_pinv: tensors is f32|f64|c64|c128
-quantile nanquantile: self filled 0
-unique_dim unique_dim_consecutive unique_consecutive: self sorts dim
-
-conv1d: input rank 2 3
-conv2d: input rank 3 4
-conv3d: input rank 4 5
-avg_pool1d avg_pool2d avg_pool3d: self is floating|i64
-avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d: kernel_size > 0
-max_pool1d: self is floating
-max_pool2d max_pool3d: self is numeric
-adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d: self is floating; self filled 1
-_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward adaptive_max_pool2d_backward
-    adaptive_max_pool3d_backward: self is floating
-fractional_max_pool2d: kernel_size length 2; output_size length 2; self filled 1
-fractional_max_pool3d: kernel_size length 3; output_size length 3; self filled 1
-im2col: self is fractional|b8
-reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d:
-    self is numeric
-reflection_pad1d replication_pad1d: self filled -2
-reflection_pad2d replication_pad2d: self filled -3
-reflection_pad3d replication_pad3d: self filled -4
-reflection_pad1d_backward replication_pad1d_backward: padding length 2
-reflection_pad2d_backward replication_pad2d_backward: padding length 4
-reflection_pad3d_backward replication_pad3d_backward: padding length 6
-grid_sampler: grid is fractional
-grid_sampler grid_sampler_2d grid_sampler_3d grid_sampler_2d_backward grid_sampler_3d_backward: input filled 2
-upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec _upsample_nearest_exact1d.vec
-    _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec upsample_linear1d.vec upsample_bilinear2d.vec
-    upsample_trilinear3d.vec upsample_bicubic2d.vec _upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec:
-    output_size either scale_factors; scale_factors > 0
-
-_softmax_backward_data _log_softmax_backward_data: grad_output as output
-batch_norm instance_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional:
-    running_mean statistics running_var
-_native_batch_norm_legit_functional: weight rank 1; bias rank 1; running_mean rank 1; running_var rank 1
-native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
-    batch_norm: weight|bias|running_mean|running_var mixed input
-layer_norm native_layer_norm: weight|bias mixed input; weight shaped normalized_shape; bias shaped normalized_shape
-native_group_norm: weight long C; bias long C
-batch_norm_backward: input rank 2+; input sizes grad_out; weight rank 1; running_mean rank 1; running_var rank 1;
-    save_mean rank 1; save_var rank 1
-embedding_renorm: self rank 2; indices is i32|i64
-_weight_norm _weight_norm_interface: v rank 1+; v is floating; g as v
-_weight_norm_interface_backward: saved_v is floating; grad_w as saved_v; saved_g as saved_v; saved_v contiguous memory;
-    saved_g contiguous memory; saved_norms contiguous memory; saved_v outermost dim
-
-mse_loss_backward smooth_l1_loss_backward mish_backward: self holds operands
-huber_loss_backward: self is floating; grad_output as self; target as self
-soft_margin_loss soft_margin_loss_backward: target is numeric
-multilabel_margin_loss multilabel_margin_loss_forward: self rank 0 1 2; target is i64
 cosine_embedding_loss: input1 ranks target 1; input2 ranks target 1
 triplet_margin_loss: positive ranks anchor 0; negative ranks anchor 0
 nll_loss_forward nll_loss_backward: target rank 0 1; target batches self; total_weight single element

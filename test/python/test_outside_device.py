@@ -159,6 +159,10 @@ def test_its_own_language_has_programs_on_one_device(toy, tmp_path):
     done = coil(*given, "--emit", "toy-listing")
     assert done.returncode == 1 and not (tmp_path / "m.c").exists()
     assert "--emit=toy-listing writes programs on one device; this one lies on toy:0 and cpu" in done.stderr
+    # Sorting stays the CPU's whatever is moved; what is nothing but loops is the device's.
+    program, args = several.CASES["writes"]
+    several.export_over(program(), args(), tmp_path / "m.pt2")
+    assert coil(*given, "--emit", "toy-listing").returncode == 1
     coil_ok(*given, "--emit", "toy-listing", "--set", "one_device=true")
 
 

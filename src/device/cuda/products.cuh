@@ -16,7 +16,7 @@ struct c_tile_place {
   i64 down, across;
 };
 C_FN c_tile_place c_place_tile(i64 n, i64 down, i64 across) {
-  const i64 band = n / (8 * across), in = n - band * 8 * across, high = c_min(down - band * 8, (i64)8);
+  const i64 band = n / (8 * across), in = n - band * 8 * across, left = down - band * 8, high = left < 8 ? left : 8;
   return {band * 8 + in % high, in / high};
 }
 
