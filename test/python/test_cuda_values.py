@@ -577,7 +577,7 @@ def test_other_launch_configs():
         if c.name.startswith(("run", "broadcast", "transposed", "row", "columns", "scan", "batch"))
         and "long" not in c.name
         and "chunks" not in c.name
-    ]
+    ][::2]
     wrong = {
         name: text for name, text in outcomes(cases, False, *EMULATE, "--set", "cuda.launch_config=4").items() if text
     }

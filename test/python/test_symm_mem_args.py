@@ -247,7 +247,7 @@ def test_the_group_is_the_one_that_the_call_names(capfd):
     assert len(shared) == 3 and all('comm symmetric "tp"' in line for line in shared)
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 @pytest.mark.parametrize("case", ["loops", "lists", "out", "sizes", "shares"])
 def test_on_ranks(case, ranks, tmp_path):
     env = coil_harness.ENVIRONMENT | {

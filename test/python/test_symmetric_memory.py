@@ -188,7 +188,7 @@ while True:
 
 
 @pytest.mark.parametrize("form", ["one", "two"])
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.full)])
 def test_rank_that_dies(ranks, form, tmp_path_factory, request):
     """Each of the others ends within seconds, though the timeout is far longer, with an error that names it."""
     folder = tmp_path_factory.mktemp("dies")
