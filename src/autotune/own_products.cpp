@@ -74,18 +74,14 @@ class Contests {
   std::vector<Contest> all_;
 };
 
-std::int64_t bytes_moved(const runtime::BoundView& v) {
-  std::int64_t count = static_cast<std::int64_t>(size_of(v.dtype));
-  for (std::int64_t n : v.sizes) count *= n;
-  return count;
-}
-
 /// Milliseconds of the pass over the result that follows the library's call where it takes in less.
 double rest_of(const Contest& c, const target::Costs& costs) {
   const std::size_t taken = EpilogueCall(c.library).post().size() + (EpilogueCall(c.library).has_bias() ? 1 : 0);
   if (EpilogueCall(c.own).post().size() <= taken) return 0;
-  std::int64_t bytes = 2 * bytes_moved(c.call->outputs[0]);
-  for (std::size_t k = c.call->inputs.size(); k < c.own.inputs.size(); ++k) bytes += bytes_moved(c.call->outputs[0]);
+  const runtime::BoundView& y = c.call->outputs[0];
+  const auto passes =
+      static_cast<std::int64_t>(2 + c.own.inputs.size()) - static_cast<std::int64_t>(c.call->inputs.size());
+  const std::int64_t bytes = passes * numel(y.sizes) * static_cast<std::int64_t>(size_of(y.dtype));
   return 1e3 * (static_cast<double>(bytes) / costs.memory_bytes_per_second + costs.seconds_of_call);
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codegen/cuda/body.h"
 #include "codegen/cuda/plain_kernel.h"
 #include "codegen/heuristics/products.h"
 #include "library_ops/products.h"
@@ -29,7 +30,7 @@ class ProductKernel : public PlainKernel {
       : graph_(graph), target_(target), post_(library_ops::EpilogueCall(call).post()), tensors_(call.inputs) {
     tensors_.push_back(call.outputs[0]);
     for (std::size_t t = 0; t < tensors_.size(); ++t)
-      take(tensors_[t], cuda_type(tensors_[t].dtype), t + 1 == tensors_.size());
+      take(tensors_[t], cuda_storage_type(tensors_[t].dtype), t + 1 == tensors_.size());
     read_dimensions();
   }
 
@@ -57,7 +58,6 @@ class ProductKernel : public PlainKernel {
 
  private:
   bool is_bf16() const { return tensors_[0].dtype == DType::BF16; }
-  static std::string_view cuda_type(DType t) { return t == DType::F32 ? "f32" : "u16"; }
 
   LaunchConfig config_of(Expr columns, bool along) const {
     const sym::ShapeEnv& env = graph_.env();
