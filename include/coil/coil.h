@@ -39,11 +39,11 @@ struct CompileReport {
 
 namespace runtime {
 class Model;
-struct Program;
+struct StoredProgram;
 }  // namespace runtime
 
 struct Compiled {
-  std::shared_ptr<runtime::Program> program;
+  std::shared_ptr<runtime::StoredProgram> program;
   CompileReport report;
 };
 

@@ -129,10 +129,10 @@ struct CompiledGraph::Source {
   nb::object constant;
 };
 
-CompiledGraph::CompiledGraph(runtime::Program program, CompileReport report, CallPattern pattern)
+CompiledGraph::CompiledGraph(runtime::StoredProgram program, CompileReport report, CallPattern pattern)
     : report_(std::move(report)), pattern_(std::move(pattern)) {
   const Device plan_device = program.plan.device;
-  saved_ = std::make_shared<runtime::Program>(program);
+  saved_ = std::make_shared<runtime::StoredProgram>(program);
   model_ = runtime::Model::load(std::move(program), torch_host(plan_device));
   const runtime::Plan& plan = model_->plan();
   exchanges_ = runtime::exchanges_of(plan);

@@ -61,7 +61,7 @@ CallPattern pattern_from_python(nb::tuple, const runtime::Plan&);
 
 class CompiledGraph {
  public:
-  CompiledGraph(runtime::Program, CompileReport, CallPattern);
+  CompiledGraph(runtime::StoredProgram, CompileReport, CallPattern);
   ~CompiledGraph();
 
   /// One object for each input of the graph; one for each result comes back. Runs without the GIL; several threads may
@@ -123,7 +123,7 @@ class CompiledGraph {
   bool draws_ = false;                  ///< each call takes a seed from torch
   std::mutex mutex_;
   std::vector<std::unique_ptr<State>> idle_;
-  std::shared_ptr<runtime::Program> saved_;
+  std::shared_ptr<runtime::StoredProgram> saved_;
 };
 
 }  // namespace coil::python

@@ -67,7 +67,7 @@ std::optional<CachedCompile> load_cached(const std::filesystem::path& cache, con
   }
 }
 
-void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::Program& program,
+void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::StoredProgram& program,
                   const std::string& report) {
   try {
     std::filesystem::create_directories(cache / "graphs");

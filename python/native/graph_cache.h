@@ -20,13 +20,13 @@ std::string cache_entry(const fx::GraphModule&, const CompileOptions&);
 std::string build_and_machine();
 
 struct CachedCompile {
-  runtime::Program program;
+  runtime::StoredProgram program;
   std::string report;
 };
 /// Nothing where there is no entry, or one that is torn, altered or of another version.
 std::optional<CachedCompile> load_cached(const std::filesystem::path& cache, const std::string& entry);
 /// Failing to write (a full or read-only disk) costs the next compile its time and nothing else.
-void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::Program&,
+void store_cached(const std::filesystem::path& cache, const std::string& entry, const runtime::StoredProgram&,
                   const std::string& report);
 
 }  // namespace coil::python

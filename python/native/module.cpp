@@ -261,7 +261,7 @@ NB_MODULE(_native, m) {
       "Text that programs written as Python begin with, of one of the files of src/device.");
   m.def("load_library", [](const std::filesystem::path& library) { load_library(library); }, nb::arg("library"));
   m.def("load_package", [](const std::filesystem::path& path) {
-    runtime::Program program = runtime::load_program(path);
+    runtime::StoredProgram program = runtime::load_program(path);
     CallPattern pattern = plain_pattern(program.plan);
     return std::make_unique<CompiledGraph>(std::move(program), CompileReport{}, std::move(pattern));
   });

@@ -303,7 +303,7 @@ std::unique_ptr<CompiledGraph> TracedGraph::compile(const CompileOptions& option
     const bool cached = keep_graph && options.cache && options.log.empty() && !options.debug_dir;
     if (cached) entry = cache_entry(*program.module, options);
     if (auto found = cached ? load_cached(*options.cache, entry) : std::nullopt) {
-      compiled.program = std::make_shared<runtime::Program>(std::move(found->program));
+      compiled.program = std::make_shared<runtime::StoredProgram>(std::move(found->program));
       compiled.report.text = std::move(found->report);
       compiled.report.kernels = static_cast<int>(compiled.program->plan.kernels.size());
       compiled.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

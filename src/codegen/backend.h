@@ -38,7 +38,7 @@ class COIL_EXTENSION_API Backend {
   /// Instruction set or architecture that the binaries need: `avx512`, `sm_90a`.
   const std::string& isa() const { return target().arch; }
   /// Whether kernels wait, before they touch memory, for the one that was launched before them.
-  virtual bool launches_early() const { return false; }
+  virtual bool dependent_launches() const { return false; }
   /// Fusion policy that suits the device.
   virtual const scheduler::Choices& choices() const = 0;
   virtual Kernel group(ir::Graph&, const scheduler::Group&) const = 0;

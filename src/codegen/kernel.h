@@ -16,7 +16,7 @@ using sym::Expr;
 using sym::Exprs;
 
 /// How a GPU runs a kernel. A grid with a 0 in it launches nothing.
-struct Launch {
+struct SymbolicLaunch {
   Exprs grid;             ///< blocks along x, y, z
   int block = 128;        ///< threads of a block, along x
   int cluster = 1;        ///< neighbouring blocks that exchange what they have; the text says so too
@@ -83,7 +83,7 @@ struct Kernel {
   /// Pairs {input, output} of buffers that may share memory: each element of the input is read only where, and before,
   /// the same element of the output is written.
   std::vector<std::pair<ir::BufferId, ir::BufferId>> in_place;
-  std::optional<Launch> launch;  ///< GPU
+  std::optional<SymbolicLaunch> launch;  ///< GPU
   /// Launch configs worth a measurement, the heuristics' own first (scheduler::Group::launch_config is a place in this
   /// list); some may be equal texts. Empty where a kernel has just one.
   std::vector<LaunchConfig> candidates;

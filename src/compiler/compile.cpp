@@ -26,7 +26,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) 
   LoweredProgram lowered = lower(stage);
   wrapper::Program& lines = lowered.lines;
 
-  out.program = std::make_shared<runtime::Program>(assemble(lines, lowered.machine, options, stage));
+  out.program = std::make_shared<runtime::StoredProgram>(assemble(lines, lowered.machine, options, stage));
   out.program->plan.signature = signature_of(lowered.source, out.program->plan);
   look(lowered, *out.program);
   if (lowered.source.sample_inputs) out.program->sample_inputs = std::move(*lowered.source.sample_inputs);
@@ -47,7 +47,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) 
 
 }  // namespace
 
-constexpr auto kNobodyLooks = [](const LoweredProgram&, const runtime::Program&) {};
+constexpr auto kNobodyLooks = [](const LoweredProgram&, const runtime::StoredProgram&) {};
 
 Compiled compile(const std::filesystem::path& pt2, const CompileOptions& options) {
   return compile_lowered(
@@ -69,7 +69,7 @@ void emit_torch_package(const std::filesystem::path& pt2, const std::filesystem:
         wrapper::require_ends_on_one_device(lowered.lines, "aoti");
         return lowered;
       },
-      [&](const LoweredProgram& lowered, const runtime::Program& program) {
+      [&](const LoweredProgram& lowered, const runtime::StoredProgram& program) {
         interface = torch_interface(lowered, program.plan, settings);
       });
   compiled.program->sample_inputs.clear();

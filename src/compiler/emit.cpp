@@ -58,14 +58,15 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
     compile_triton_kernels(lowered.lines, *lowered.machine.backend, options, stage);
     binaries = compile_kernels(lowered.lines, *lowered.machine.backend, options, stage);
   }
-  const std::string source = emitter->emit(lowered.lines, {.lanes = lowered.machine.toolchain.lanes,
-                                                           .isa = lowered.machine.backend->isa(),
-                                                           .host_isa = lowered.machine.toolchain.isa,
-                                                           .flags = lowered.machine.toolchain.flags,
-                                                           .launches_early = lowered.machine.backend->launches_early(),
-                                                           .binaries = std::move(binaries.libraries),
-                                                           .source_name = place.filename().string(),
-                                                           .weights_name = weights.filename().string()});
+  const std::string source =
+      emitter->emit(lowered.lines, {.lanes = lowered.machine.toolchain.lanes,
+                                    .isa = lowered.machine.backend->isa(),
+                                    .host_isa = lowered.machine.toolchain.isa,
+                                    .flags = lowered.machine.toolchain.flags,
+                                    .dependent_launches = lowered.machine.backend->dependent_launches(),
+                                    .binaries = std::move(binaries.libraries),
+                                    .source_name = place.filename().string(),
+                                    .weights_name = weights.filename().string()});
   // All files or none: each is on the disk before the first gets its name.
   std::vector<std::unique_ptr<AtomicFile>> files;
   const auto add = [&](const std::filesystem::path& path, std::string_view content) {

@@ -265,7 +265,7 @@ codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::
                                   const CompileOptions& options, Stages& stages) {
   const std::size_t place = lines.place_of(backend.device());
   std::vector<std::string> texts;
-  for (const wrapper::Kernel& k : lines.kernels)
+  for (const wrapper::KernelEntry& k : lines.kernels)
     if (k.place == place) texts.push_back(k.text);
   codegen::Binaries binaries = stages(
       kStageKernels.name, [&] { return backend.compile(texts, {.jobs = jobs_of(options), .cache = options.cache}); });
@@ -293,16 +293,16 @@ void compile_triton_kernels(wrapper::Program& lines, const codegen::Backend& bac
         call->kernel = made[static_cast<std::size_t>(found - missing.begin())];
 }
 
-runtime::Program assemble(wrapper::Program& lines, const Machine& machine, const CompileOptions& options,
-                          Stages& stages) {
-  runtime::Program out;
+runtime::StoredProgram assemble(wrapper::Program& lines, const Machine& machine, const CompileOptions& options,
+                                Stages& stages) {
+  runtime::StoredProgram out;
   const codegen::Backend& backend = *machine.backend;
   compile_triton_kernels(lines, backend, options, stages);
   out.plan = stages("plan", [&] { return wrapper::make_plan(lines); });
   out.plan.memory_limit = static_cast<std::uint64_t>(parse_settings(options.settings).memory_limit);
   runtime::check_memory_limit(out.plan);
   out.plan.isa = backend.isa();
-  out.plan.launches_early = backend.launches_early();
+  out.plan.dependent_launches = backend.dependent_launches();
   codegen::Binaries binaries = compile_kernels(lines, backend, options, stages);
   out.kernel_source = std::move(binaries.source);
   out.libraries = std::move(binaries.libraries);

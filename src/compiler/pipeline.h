@@ -45,7 +45,7 @@ void compile_triton_kernels(wrapper::Program&, const codegen::Backend&, const Co
 /// The kernels of a program that run on the backend's device, compiled.
 codegen::Binaries compile_kernels(const wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);
 /// Lines, with the kernels compiled, as what a runtime loads. Takes the constants out of `lines`.
-runtime::Program assemble(wrapper::Program& lines, const Machine&, const CompileOptions&, Stages&);
+runtime::StoredProgram assemble(wrapper::Program& lines, const Machine&, const CompileOptions&, Stages&);
 
 /// `compile` for a program that is in memory.
 Compiled compile_program(frontend::ExportedProgram, const CompileOptions&);

@@ -12,7 +12,7 @@ namespace coil {
 namespace {
 
 /// With its language, where a program's kernels have several.
-std::string kernel_name(const wrapper::Kernel& kernel) {
+std::string kernel_name(const wrapper::KernelEntry& kernel) {
   return kernel.language.empty() ? kernel.symbol : fmt::format("{} ({})", kernel.symbol, kernel.language);
 }
 

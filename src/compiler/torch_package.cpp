@@ -88,7 +88,7 @@ runtime::TorchInterface torch_interface(const LoweredProgram& lowered, const run
   return out;
 }
 
-void write_torch_package(const runtime::Program& program, const runtime::TorchInterface& interface,
+void write_torch_package(const runtime::StoredProgram& program, const runtime::TorchInterface& interface,
                          const std::filesystem::path& path) {
   const auto library = MappedFile::open(library_of_packages());
   const TemporaryFolder folder;

@@ -15,6 +15,6 @@ runtime::TorchInterface torch_interface(const LoweredProgram&, const runtime::Pl
 void emit_torch_package(const std::filesystem::path& pt2, const std::filesystem::path& output, const CompileOptions&);
 
 /// Writes the `.pt2`, aside and renamed. Throws Error where the library that goes into it is not beside the compiler.
-void write_torch_package(const runtime::Program&, const runtime::TorchInterface&, const std::filesystem::path&);
+void write_torch_package(const runtime::StoredProgram&, const runtime::TorchInterface&, const std::filesystem::path&);
 
 }  // namespace coil

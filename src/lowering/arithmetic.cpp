@@ -9,48 +9,48 @@ namespace coil::lowering {
 
 namespace {
 
-using Unary = Value (*)(Value);
-using Binary = Value (*)(Value, Value);
+using Unary = Element (*)(Element);
+using Binary = Element (*)(Element, Element);
 
-bool is_bool(Value v) { return v.dtype() == DType::Bool; }
+bool is_bool(Element v) { return v.dtype() == DType::Bool; }
 
-Value add(Value a, Value b) { return is_bool(a) ? a | b : a + b; }
-Value mul(Value a, Value b) { return is_bool(a) ? a & b : a * b; }
-Value max_of(Value a, Value b) { return is_bool(a) ? a | b : maximum(a, b); }
-Value min_of(Value a, Value b) { return is_bool(a) ? a & b : minimum(a, b); }
-Value is_true(Value v) { return v.cast(DType::Bool); }
+Element add(Element a, Element b) { return is_bool(a) ? a | b : a + b; }
+Element mul(Element a, Element b) { return is_bool(a) ? a & b : a * b; }
+Element max_of(Element a, Element b) { return is_bool(a) ? a | b : maximum(a, b); }
+Element min_of(Element a, Element b) { return is_bool(a) ? a & b : minimum(a, b); }
+Element is_true(Element v) { return v.cast(DType::Bool); }
 
-Value divide(Value a, Value b, const ops::Value& rounding) {
+Element divide(Element a, Element b, const ops::Value& rounding) {
   if (rounding.is_none()) return a / b;
   if (rounding.as_string() == "floor") return floor_div(a, b);
   return is_floating(a.dtype()) ? trunc(a / b) : trunc_div(a, b);
 }
 
-Value xlogy(Value a, Value b) { return where(isnan(b), b, where(eq(a, 0.0), a.number(0), a * log(b))); }
-Value xlog1py(Value a, Value b) { return where(isnan(b), b, where(eq(a, 0.0), a.number(0), a * log1p(b))); }
+Element xlogy(Element a, Element b) { return where(isnan(b), b, where(eq(a, 0.0), a.number(0), a * log(b))); }
+Element xlog1py(Element a, Element b) { return where(isnan(b), b, where(eq(a, 0.0), a.number(0), a * log1p(b))); }
 
-Value logaddexp(Value a, Value b) {
-  Value high = maximum(a, b);
+Element logaddexp(Element a, Element b) {
+  Element high = maximum(a, b);
   return where(isinf(a) & eq(a, b), a, high + log1p(exp(-abs(a - b))));
 }
 
-Value logaddexp2(Value a, Value b) {
+Element logaddexp2(Element a, Element b) {
   constexpr double kInverseLn2 = 1.4426950408889634;
-  Value high = maximum(a, b);
+  Element high = maximum(a, b);
   return where(isinf(a) & eq(a, b), a, high + log1p(exp2(-abs(a - b))) * kInverseLn2);
 }
 
-Value lcm(Value a, Value b) {
-  Value g = gcd(a, b);
+Element lcm(Element a, Element b) {
+  Element g = gcd(a, b);
   return where(eq(g, 0.0), a.number(0), abs(trunc_div(a, g) * b));
 }
 
-Value heaviside(Value a, Value b) { return where(eq(a, 0.0), b, where(lt(a, 0.0), a.number(0), a.number(1))); }
+Element heaviside(Element a, Element b) { return where(eq(a, 0.0), b, where(lt(a, 0.0), a.number(0), a.number(1))); }
 
 const std::pair<std::string_view, Unary> kUnary[] = {
     {"abs", abs},
-    {"neg", [](Value a) { return -a; }},
-    {"positive", [](Value a) { return a; }},
+    {"neg", [](Element a) { return -a; }},
+    {"positive", [](Element a) { return a; }},
     {"sign", sign},
     {"sgn", sign},
     {"sqrt", sqrt},
@@ -61,8 +61,8 @@ const std::pair<std::string_view, Unary> kUnary[] = {
     {"trunc", trunc},
     {"fix", trunc},
     {"round", round_even},
-    {"frac", [](Value a) { return a - trunc(a); }},
-    {"square", [](Value a) { return mul(a, a); }},
+    {"frac", [](Element a) { return a - trunc(a); }},
+    {"square", [](Element a) { return mul(a, a); }},
     {"exp", exp},
     {"exp2", exp2},
     {"expm1", expm1},
@@ -89,30 +89,30 @@ const std::pair<std::string_view, Unary> kUnary[] = {
     {"special_expit", sigmoid},
     {"lgamma", lgamma},
     {"digamma", digamma},
-    {"deg2rad", [](Value a) { return a * (M_PI / 180.0); }},
-    {"rad2deg", [](Value a) { return a * (180.0 / M_PI); }},
+    {"deg2rad", [](Element a) { return a * (M_PI / 180.0); }},
+    {"rad2deg", [](Element a) { return a * (180.0 / M_PI); }},
     {"sinc",
-     [](Value a) {
-       Value t = a * M_PI;
+     [](Element a) {
+       Element t = a * M_PI;
        return where(eq(a, 0.0), a.number(1), sin(t) / t);
      }},
     {"special_entr",
-     [](Value a) {
+     [](Element a) {
        return where(isnan(a), a, where(gt(a, 0.0), -a * log(a), where(eq(a, 0.0), a.number(0), a.number(-INFINITY))));
      }},
-    {"bitwise_not", [](Value a) { return !a; }},
+    {"bitwise_not", [](Element a) { return !a; }},
 };
 
 /// Of the input in its own type, giving bool.
 const std::pair<std::string_view, Unary> kPredicates[] = {
     {"isnan", isnan},
     {"isinf", isinf},
-    {"signbit", [](Value a) { return is_floating(a.dtype()) ? signbit(a) : lt(a, a.number(0)); }},
-    {"isfinite", [](Value a) { return (!isnan(a)) & (!isinf(a)); }},
-    {"isposinf", [](Value a) { return eq(a, INFINITY); }},
-    {"isneginf", [](Value a) { return eq(a, -INFINITY); }},
-    {"logical_not", [](Value a) { return !is_true(a); }},
-    {"isreal", [](Value a) { return Value{a.pool, a.pool->constant_int(DType::Bool, 1)}; }},
+    {"signbit", [](Element a) { return is_floating(a.dtype()) ? signbit(a) : lt(a, a.number(0)); }},
+    {"isfinite", [](Element a) { return (!isnan(a)) & (!isinf(a)); }},
+    {"isposinf", [](Element a) { return eq(a, INFINITY); }},
+    {"isneginf", [](Element a) { return eq(a, -INFINITY); }},
+    {"logical_not", [](Element a) { return !is_true(a); }},
+    {"isreal", [](Element a) { return Element{a.pool, a.pool->constant_int(DType::Bool, 1)}; }},
 };
 
 const std::pair<std::string_view, Binary> kBinary[] = {
@@ -120,8 +120,8 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"mul.Scalar", mul},
     {"maximum.default", max_of},
     {"minimum.default", min_of},
-    {"fmax.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmax(a, b) : max_of(a, b); }},
-    {"fmin.default", [](Value a, Value b) { return is_floating(a.dtype()) ? fmin(a, b) : min_of(a, b); }},
+    {"fmax.default", [](Element a, Element b) { return is_floating(a.dtype()) ? fmax(a, b) : max_of(a, b); }},
+    {"fmin.default", [](Element a, Element b) { return is_floating(a.dtype()) ? fmin(a, b) : min_of(a, b); }},
     {"gcd.default", gcd},
     {"lcm.default", lcm},
     {"atan2.default", atan2},
@@ -136,16 +136,16 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"remainder.Scalar_Tensor", remainder},
     {"floor_divide.default", floor_div},
     {"floor_divide.Scalar", floor_div},
-    {"true_divide.Tensor", [](Value a, Value b) { return a / b; }},
-    {"bitwise_and.Tensor", [](Value a, Value b) { return a & b; }},
-    {"bitwise_and.Scalar", [](Value a, Value b) { return a & b; }},
-    {"bitwise_and.Scalar_Tensor", [](Value a, Value b) { return a & b; }},
-    {"bitwise_or.Tensor", [](Value a, Value b) { return a | b; }},
-    {"bitwise_or.Scalar", [](Value a, Value b) { return a | b; }},
-    {"bitwise_or.Scalar_Tensor", [](Value a, Value b) { return a | b; }},
-    {"bitwise_xor.Tensor", [](Value a, Value b) { return a ^ b; }},
-    {"bitwise_xor.Scalar", [](Value a, Value b) { return a ^ b; }},
-    {"bitwise_xor.Scalar_Tensor", [](Value a, Value b) { return a ^ b; }},
+    {"true_divide.Tensor", [](Element a, Element b) { return a / b; }},
+    {"bitwise_and.Tensor", [](Element a, Element b) { return a & b; }},
+    {"bitwise_and.Scalar", [](Element a, Element b) { return a & b; }},
+    {"bitwise_and.Scalar_Tensor", [](Element a, Element b) { return a & b; }},
+    {"bitwise_or.Tensor", [](Element a, Element b) { return a | b; }},
+    {"bitwise_or.Scalar", [](Element a, Element b) { return a | b; }},
+    {"bitwise_or.Scalar_Tensor", [](Element a, Element b) { return a | b; }},
+    {"bitwise_xor.Tensor", [](Element a, Element b) { return a ^ b; }},
+    {"bitwise_xor.Scalar", [](Element a, Element b) { return a ^ b; }},
+    {"bitwise_xor.Scalar_Tensor", [](Element a, Element b) { return a ^ b; }},
     {"bitwise_left_shift.Tensor", shift_left},
     {"bitwise_left_shift.Tensor_Scalar", shift_left},
     {"bitwise_left_shift.Scalar_Tensor", shift_left},
@@ -173,9 +173,9 @@ const std::pair<std::string_view, Binary> kComparisons[] = {
 };
 
 const std::pair<std::string_view, Binary> kLogical[] = {
-    {"logical_and", [](Value a, Value b) { return is_true(a) & is_true(b); }},
-    {"logical_or", [](Value a, Value b) { return is_true(a) | is_true(b); }},
-    {"logical_xor", [](Value a, Value b) { return is_true(a) ^ is_true(b); }},
+    {"logical_and", [](Element a, Element b) { return is_true(a) & is_true(b); }},
+    {"logical_or", [](Element a, Element b) { return is_true(a) | is_true(b); }},
+    {"logical_xor", [](Element a, Element b) { return is_true(a) ^ is_true(b); }},
 };
 
 LoweringFunction in_result_type(Unary f) {
@@ -211,18 +211,18 @@ LoweringFunction in_promoted_type(Binary f) {
 LoweringFunction sum_with_alpha(bool reversed, double sign) {
   return [=](Context& ctx, const ops::Values& args) -> Lowered {
     const DType t = register_type(ctx.result().dtype);
-    Value a = operand(ctx, args[reversed ? 1 : 0], ctx.result().sizes, t),
-          b = operand(ctx, args[reversed ? 0 : 1], ctx.result().sizes, t);
+    Element a = operand(ctx, args[reversed ? 1 : 0], ctx.result().sizes, t),
+            b = operand(ctx, args[reversed ? 0 : 1], ctx.result().sizes, t);
     const ops::Value& alpha = ctx.node->arg("alpha");
     const auto* one = alpha.get_if<Expr>();
-    if (!one || !one->is_constant(1)) b = b * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
+    if (!one || !one->is_constant(1)) b = b * Element{&ctx.graph.pool(), ctx.number(alpha, t)};
     return result(ctx, sign > 0 ? add(a, b) : a - b);
   };
 }
 
 Lowered division(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
-  Value a = operand(ctx, args[0], ctx.result().sizes, t), b = operand(ctx, args[1], ctx.result().sizes, t);
+  Element a = operand(ctx, args[0], ctx.result().sizes, t), b = operand(ctx, args[1], ctx.result().sizes, t);
   return result(ctx, divide(a, b, args.size() > 2 ? args[2] : ops::Value(ops::None{})));
 }
 
@@ -230,7 +230,7 @@ Lowered division(Context& ctx, const ops::Values& args) {
 /// integers.
 Lowered pow_scalar(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
-  Value x = operand(ctx, args[0], ctx.result().sizes, t);
+  Element x = operand(ctx, args[0], ctx.result().sizes, t);
   const bool known = args[1].is<double>() || (args[1].is<Expr>() && args[1].get_if<Expr>()->is_constant());
   const double exponent = known ? args[1].as_double() : NAN;
   if (exponent == 0) return result(ctx, x.number(1));
@@ -243,20 +243,20 @@ Lowered pow_scalar(Context& ctx, const ops::Values& args) {
     if (exponent == -1) return result(ctx, recip(x));
     if (exponent == -2) return result(ctx, recip(x * x));
   }
-  return result(ctx, pow(x, Value{&ctx.graph.pool(), ctx.number(args[1], t)}));
+  return result(ctx, pow(x, Element{&ctx.graph.pool(), ctx.number(args[1], t)}));
 }
 
 Lowered select_where(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
   const Exprs& sizes = ctx.result().sizes;
-  Value c = element(ctx, ctx.tensor(args[0]), sizes).cast(DType::Bool);
+  Element c = element(ctx, ctx.tensor(args[0]), sizes).cast(DType::Bool);
   return result(ctx, where(c, operand(ctx, args[1], sizes, t), operand(ctx, args[2], sizes, t)));
 }
 
 Lowered masked_fill(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
   const Exprs& sizes = ctx.result().sizes;
-  Value mask = element(ctx, ctx.tensor(args[1]), sizes).cast(DType::Bool);
+  Element mask = element(ctx, ctx.tensor(args[1]), sizes).cast(DType::Bool);
   return result(ctx, where(mask, operand(ctx, args[2], sizes, t), operand(ctx, args[0], sizes, t)));
 }
 
@@ -265,7 +265,7 @@ LoweringFunction clamp(int low, int high) {
   return [=](Context& ctx, const ops::Values& args) -> Lowered {
     const DType t = register_type(ctx.result().dtype);
     const Exprs& sizes = ctx.result().sizes;
-    Value x = operand(ctx, args[0], sizes, t);
+    Element x = operand(ctx, args[0], sizes, t);
     if (low > 0 && !args[static_cast<std::size_t>(low)].is_none())
       x = max_of(operand(ctx, args[static_cast<std::size_t>(low)], sizes, t), x);
     if (high > 0 && !args[static_cast<std::size_t>(high)].is_none())
@@ -277,7 +277,7 @@ LoweringFunction clamp(int low, int high) {
 Lowered lerp(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
   const Exprs& sizes = ctx.result().sizes;
-  Value a = operand(ctx, args[0], sizes, t), b = operand(ctx, args[1], sizes, t), w = operand(ctx, args[2], sizes, t);
+  Element a = operand(ctx, args[0], sizes, t), b = operand(ctx, args[1], sizes, t), w = operand(ctx, args[2], sizes, t);
   // Eager's two forms, so that a weight of 1 gives the end exactly.
   return result(ctx, where(lt(abs(w), 0.5), a + w * (b - a), b - (b - a) * (1.0 - w)));
 }
@@ -287,27 +287,27 @@ LoweringFunction add_combined(Binary f) {
   return [f](Context& ctx, const ops::Values& args) -> Lowered {
     const DType t = register_type(ctx.result().dtype);
     const Exprs& sizes = ctx.result().sizes;
-    Value value{&ctx.graph.pool(), ctx.number(ctx.node->arg("value"), t)};
-    Value combined = f(operand(ctx, args[1], sizes, t), operand(ctx, args[2], sizes, t));
+    Element value{&ctx.graph.pool(), ctx.number(ctx.node->arg("value"), t)};
+    Element combined = f(operand(ctx, args[1], sizes, t), operand(ctx, args[2], sizes, t));
     return result(ctx, operand(ctx, args[0], sizes, t) + value * combined);
   };
 }
 
 Lowered nan_to_num(Context& ctx, const ops::Values& args) {
   const DType dtype = ctx.result().dtype;
-  Value x = operand(ctx, args[0], ctx.result().sizes, register_type(dtype));
+  Element x = operand(ctx, args[0], ctx.result().sizes, register_type(dtype));
   if (!is_floating(dtype)) return result(ctx, x);
   const double largest = dtype == DType::F64    ? std::numeric_limits<double>::max()
                          : dtype == DType::F16  ? 65504.0
                          : dtype == DType::BF16 ? 0x1.fep127
                                                 : static_cast<double>(std::numeric_limits<float>::max());
   auto given = [&](std::size_t i, double otherwise) { return args[i].is_none() ? otherwise : args[i].as_double(); };
-  Value low = where(eq(x, -INFINITY), x.number(given(3, -largest)), x);
+  Element low = where(eq(x, -INFINITY), x.number(given(3, -largest)), x);
   return result(ctx, where(isnan(x), x.number(given(1, 0)), where(eq(x, INFINITY), x.number(given(2, largest)), low)));
 }
 
 Lowered round_decimals(Context& ctx, const ops::Values& args) {
-  Value x = operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype));
+  Element x = operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype));
   if (!is_floating(x.dtype())) return result(ctx, x);
   const auto decimals = static_cast<double>(constant(ctx, args[1]));
   const double scale = std::pow(10.0, std::fabs(decimals));
@@ -349,8 +349,8 @@ void add_arithmetic(Table& t) {
   t["aten.clamp_min.default"] = t["aten.clamp_min.Tensor"] = clamp(1, 0);
   t["aten.clamp_max.default"] = t["aten.clamp_max.Tensor"] = clamp(0, 1);
   t["aten.lerp.Scalar"] = t["aten.lerp.Tensor"] = lerp;
-  t["aten.addcmul.default"] = add_combined([](Value a, Value b) { return a * b; });
-  t["aten.addcdiv.default"] = add_combined([](Value a, Value b) { return a / b; });
+  t["aten.addcmul.default"] = add_combined([](Element a, Element b) { return a * b; });
+  t["aten.addcdiv.default"] = add_combined([](Element a, Element b) { return a / b; });
   t["aten.nan_to_num.default"] = nan_to_num;
   t["aten.round.decimals"] = round_decimals;
   t["aten.ldexp.Tensor"] = ldexp;

@@ -61,7 +61,7 @@ BufferView mask_in_rows(Context& ctx, const TensorBox& m) {
     if (auto view = m.strided(); view && lies_in_rows(*view)) return *view;
   if (auto view = m.copied(lies_in_rows)) return *view;
   const auto vector = kRowAlignment / static_cast<std::int64_t>(size_of(m.dtype()));
-  const Value whole = element(ctx, m, m.sizes);
+  const Element whole = element(ctx, m, m.sizes);
   Exprs sizes = m.sizes, index = ctx.graph.ivars(4);
   const std::vector<Scalar> nodes = ir::topological({&whole.scalar, 1});
   for (std::size_t d = 0; d < 3; ++d) {
@@ -72,7 +72,7 @@ BufferView mask_in_rows(Context& ctx, const TensorBox& m) {
   }
   const Expr row = m.sizes[3];
   sizes[3] = ctx.graph.env().simplify(sym::ceil_div(row, vector) * vector);
-  Value body = whole;
+  Element body = whole;
   if (!(sizes[3] == row))
     body.scalar = ctx.graph.pool().masked(body, condition(ctx, sym::lt(ctx.graph.ivar(3), row)), body.number(0));
   const TensorBox made = pointwise(ctx, m.dtype(), sizes, body);
@@ -151,7 +151,7 @@ Lowered flash_attention(Context& ctx, const Values& args) {
 /// _scaled_dot_product_flash_attention_for_cpu_backward(grad_out, query, key, value, out, logsumexp, dropout_p,
 /// is_causal, attn_mask, scale), where it is not written out.
 Lowered flash_attention_backward(Context& ctx, const Values& args) {
-  enum { GradOut, Query, Key, Value, Out, Logs };
+  enum { GradOut, Query, Key, Element, Out, Logs };
   std::vector<BufferView> operands;
   for (std::size_t i = 0; i < 6; ++i) operands.push_back(library_operand(ctx.tensor(args[i])));
   const TensorBox q = ctx.tensor(args[Query]), k = ctx.tensor(args[Key]);
@@ -179,7 +179,7 @@ Lowered flash_attention_backward(Context& ctx, const Values& args) {
   const BufferView sums = library_result(ctx, DType::F32, {q.sizes[0], q.sizes[1], q.sizes[2]}).second;
   call("blocked_attention_queries", operands, {outputs[0], sums});
   call("blocked_attention_keys",
-       {operands[GradOut], operands[Query], operands[Key], operands[Value], operands[Logs], sums},
+       {operands[GradOut], operands[Query], operands[Key], operands[Element], operands[Logs], sums},
        {outputs[1], outputs[2]});
   return results;
 }

@@ -14,7 +14,7 @@ namespace {
 TensorBox copy_to_device(Context& ctx, const TensorBox& box) {
   const sym::TensorMeta& made = ctx.result();
   const auto values = [&] {
-    const Value v = element(ctx, box, made.sizes);
+    const Element v = element(ctx, box, made.sizes);
     return box.dtype() == made.dtype ? v : v.cast(made.dtype);
   };
   const bool has_memory = box.storage->realized() || box.storage->body->has_loads;
@@ -49,14 +49,14 @@ TensorBox copy_to_device(Context& ctx, const TensorBox& box) {
 Lowered copy(Context& ctx, const ops::Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
   if (ctx.graph.on_several_devices && box.device() != ctx.result().device) return copy_to_device(ctx, box);
-  Value v = element(ctx, box, ctx.result().sizes);
+  Element v = element(ctx, box, ctx.result().sizes);
   const DType from = box.dtype(), to = ctx.result().dtype;
   // A float below zero is made the signed number first, as where eager runs; C++ leaves it open.
   if (to == DType::U64 && is_floating(from)) v = where(lt(v, 0.0), v.cast(DType::I64).cast(to), v.cast(to));
   return result(ctx, from == to ? v : v.cast(to));
 }
 
-Value bitcast(Context& ctx, Value v, DType to) { return {&ctx.graph.pool(), ctx.graph.pool().bitcast(v, to)}; }
+Element bitcast(Context& ctx, Element v, DType to) { return {&ctx.graph.pool(), ctx.graph.pool().bitcast(v, to)}; }
 
 constexpr double kWord = 4294967295.0;
 constexpr double kSpecial = 0x7f800000;  ///< f32's bits from here on are infinity and NaN
@@ -79,28 +79,28 @@ std::optional<Narrow> narrow(DType d) {
   }
 }
 
-Value bits_of_f32(Context& ctx, Value v) { return bitcast(ctx, v, DType::I32).cast(DType::I64) & kWord; }
+Element bits_of_f32(Context& ctx, Element v) { return bitcast(ctx, v, DType::I32).cast(DType::I64) & kWord; }
 
-Value bits_of_narrow(Context& ctx, Value v, const Narrow& n) {
+Element bits_of_narrow(Context& ctx, Element v, const Narrow& n) {
   const int shift = 23 - n.digits;
-  Value all = bits_of_f32(ctx, v), a = all & 0x7fffffff;
-  Value normal = shift_right(a, shift) - static_cast<double>(std::int64_t{127 - n.bias} << n.digits);
-  Value small = (abs(v) * (1 / n.tiny())).cast(DType::I64);
-  Value special = n.has_infinity ? (shift_right(a, shift) & static_cast<double>(n.fraction())) |
-                                       static_cast<double>(n.exponents() << n.digits)
-                                 : number(ctx, DType::I64, 0x7f);
-  Value made = where(ge(a, kSpecial), special,
-                     where(ge(a, static_cast<double>(std::int64_t{128 - n.bias} << 23)), normal, small));
+  Element all = bits_of_f32(ctx, v), a = all & 0x7fffffff;
+  Element normal = shift_right(a, shift) - static_cast<double>(std::int64_t{127 - n.bias} << n.digits);
+  Element small = (abs(v) * (1 / n.tiny())).cast(DType::I64);
+  Element special = n.has_infinity ? (shift_right(a, shift) & static_cast<double>(n.fraction())) |
+                                         static_cast<double>(n.exponents() << n.digits)
+                                   : number(ctx, DType::I64, 0x7f);
+  Element made = where(ge(a, kSpecial), special,
+                       where(ge(a, static_cast<double>(std::int64_t{128 - n.bias} << 23)), normal, small));
   return made | shift_left(shift_right(all, 31), n.bits - 1);
 }
 
-Value narrow_of_bits(Context& ctx, Value bits, const Narrow& n) {
+Element narrow_of_bits(Context& ctx, Element bits, const Narrow& n) {
   const int shift = 23 - n.digits;
-  Value e = shift_right(bits, n.digits) & static_cast<double>(n.exponents()),
-        f = bits & static_cast<double>(n.fraction()), sign = shift_right(bits, n.bits - 1) & 1;
-  Value normal = shift_left(e + static_cast<double>(127 - n.bias), 23) | shift_left(f, shift),
-        small = bits_of_f32(ctx, f.cast(DType::F32) * n.tiny());
-  Value made = where(eq(e, 0), small, normal);
+  Element e = shift_right(bits, n.digits) & static_cast<double>(n.exponents()),
+          f = bits & static_cast<double>(n.fraction()), sign = shift_right(bits, n.bits - 1) & 1;
+  Element normal = shift_left(e + static_cast<double>(127 - n.bias), 23) | shift_left(f, shift),
+          small = bits_of_f32(ctx, f.cast(DType::F32) * n.tiny());
+  Element made = where(eq(e, 0), small, normal);
   if (n.has_infinity)
     made = where(eq(e, static_cast<double>(n.exponents())), shift_left(f, shift) | kSpecial, made);
   else
@@ -109,7 +109,7 @@ Value narrow_of_bits(Context& ctx, Value bits, const Narrow& n) {
 }
 
 /// The bits of an element as stored, as a number without sign in I64.
-Value bits_of(Context& ctx, Value v, DType stored) {
+Element bits_of(Context& ctx, Element v, DType stored) {
   if (auto n = narrow(stored)) return bits_of_narrow(ctx, v, *n);
   switch (stored) {
     case DType::F64: return bitcast(ctx, v, DType::I64);
@@ -123,7 +123,7 @@ Value bits_of(Context& ctx, Value v, DType stored) {
 }
 
 /// The other way round: the lowest bits of an I64 as an element of `to`, in its register type.
-Value from_bits(Context& ctx, Value bits, DType to) {
+Element from_bits(Context& ctx, Element bits, DType to) {
   if (auto n = narrow(to)) return narrow_of_bits(ctx, bits, *n);
   switch (to) {
     case DType::F64: return bitcast(ctx, bits, DType::F64);
@@ -152,15 +152,15 @@ Lowered view_dtype(Context& ctx, const ops::Values& args) {
   if (from_bytes > to_bytes) {
     const Expr parts = from_bytes / to_bytes, last = index.back();
     index.back() = sym::floor_div(last, parts);
-    Value whole = bits_of(ctx, element_at(ctx, box, index, sizes), from);
+    Element whole = bits_of(ctx, element_at(ctx, box, index, sizes), from);
     return result(ctx,
                   from_bits(ctx, shift_right(whole, index_value(ctx, sym::mod(last, parts) * (8 * to_bytes))), to));
   }
   const Expr last = index.back();
-  Value made;
+  Element made;
   for (std::int64_t part = 0; part < to_bytes / from_bytes; ++part) {
     index.back() = last * (to_bytes / from_bytes) + part;
-    Value bits = bits_of(ctx, element_at(ctx, box, index, sizes), from);
+    Element bits = bits_of(ctx, element_at(ctx, box, index, sizes), from);
     made = part == 0 ? bits : made | shift_left(bits, static_cast<double>(8 * from_bytes * part));
   }
   return result(ctx, from_bits(ctx, made, to));

@@ -20,7 +20,7 @@ void require_equal(Context& ctx, Expr size, Expr other) {
                                                 ctx.node->target, sym::to_string(size), sym::to_string(other)));
 }
 
-Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
+Element element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
   if (box.rank() > sizes.size()) fail("{} dimensions do not broadcast to {}", box.rank(), sizes.size());
   const std::size_t lead = sizes.size() - box.rank();
   Exprs index;
@@ -33,14 +33,14 @@ Value element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes))};
 }
 
-Value element_at(Context& ctx, const TensorBox& box, const Exprs& index, const Exprs& sizes, const Exprs& reduced,
-                 Scalar mask) {
+Element element_at(Context& ctx, const TensorBox& box, const Exprs& index, const Exprs& sizes, const Exprs& reduced,
+                   Scalar mask) {
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes, reduced), mask)};
 }
 
-Value operand(Context& ctx, const ops::Value& arg, const Exprs& sizes, DType register_type) {
+Element operand(Context& ctx, const ops::Value& arg, const Exprs& sizes, DType register_type) {
   if (auto box = ctx.optional_tensor(arg)) {
-    Value v = element(ctx, *box, sizes).cast(register_type);
+    Element v = element(ctx, *box, sizes).cast(register_type);
     // Eager makes 16-bit floats of integers first, and the greatest of those is small.
     const bool overflows = register_type == DType::F32 && !is_floating(box->dtype()) && size_of(box->dtype()) > 2 &&
                            ctx.node->is_tensor() && ctx.result().dtype == DType::F16;
@@ -61,11 +61,11 @@ std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n
   return values;
 }
 
-Value number(Context& ctx, DType register_type, double v) {
+Element number(Context& ctx, DType register_type, double v) {
   return {&ctx.graph.pool(), ctx.graph.pool().constant(register_type, v)};
 }
-Value index_value(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().index(e)}; }
-Value condition(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().condition(e)}; }
+Element index_value(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().index(e)}; }
+Element condition(Context& ctx, Expr e) { return {&ctx.graph.pool(), ctx.graph.pool().condition(e)}; }
 
 DType promoted(Context&, std::span<const ops::Value* const> args) {
   using Maybe = std::optional<DType>;
@@ -92,9 +92,9 @@ DType promoted(Context&, std::span<const ops::Value* const> args) {
   return combine(dimensioned, combine(scalar, number)).value_or(DType::F32);
 }
 
-TensorBox result(Context& ctx, Value body) { return result(ctx, body, ctx.result()); }
+TensorBox result(Context& ctx, Element body) { return result(ctx, body, ctx.result()); }
 
-TensorBox result(Context& ctx, Value body, const sym::TensorMeta& meta) {
+TensorBox result(Context& ctx, Element body, const sym::TensorMeta& meta) {
   return ir::make_pointwise(ctx.graph, meta.dtype, meta.device, meta.sizes, body.cast(register_type(meta.dtype)),
                             meta.strides);
 }
@@ -123,12 +123,12 @@ const target::Target& Context::target() const {
   return graph.on_several_devices && node ? graph.target(device_of(*this)) : graph.target();
 }
 
-TensorBox pointwise(Context& ctx, DType dtype, const Exprs& sizes, Value body, const Exprs& strides) {
+TensorBox pointwise(Context& ctx, DType dtype, const Exprs& sizes, Element body, const Exprs& strides) {
   return ir::make_pointwise(ctx.graph, dtype, device_of(ctx), sizes, body.cast(register_type(dtype)), strides);
 }
 
-TensorBox reduction(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Value body,
-                    const Exprs& strides) {
+TensorBox reduction(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& reduced, ReductionKind kind,
+                    Element body, const Exprs& strides) {
   return ir::make_reduction(ctx.graph, dtype, device_of(ctx), sizes, reduced, kind, body, strides);
 }
 
@@ -212,10 +212,10 @@ BufferView library_operand(const TensorBox& box) {
   return *view;
 }
 
-Expr indirect_index(Context& ctx, Value index, Expr size, const std::vector<sym::LoopVar>& loops,
+Expr indirect_index(Context& ctx, Element index, Expr size, const std::vector<sym::LoopVar>& loops,
                     std::vector<Scalar>& indirect) {
   auto& env = ctx.graph.env();
-  Value at = index.cast(DType::I64);
+  Element at = index.cast(DType::I64);
   const bool is_known = at.scalar->op == ScalarOp::Index || at.scalar->op == ScalarOp::Constant;
   if (is_known) {
     Expr e = at.scalar->op == ScalarOp::Index ? at.scalar->index[0] : Expr(at.scalar->integer);
@@ -248,7 +248,7 @@ TensorBox library_copy(Context& ctx, const TensorBox& box, const Exprs& strides)
   return ir::whole(ctx.graph, into.buffer);
 }
 
-void store_part(Context& ctx, ir::BufferId buffer, const Exprs& sizes, Exprs at, Value body) {
+void store_part(Context& ctx, ir::BufferId buffer, const Exprs& sizes, Exprs at, Element body) {
   ctx.graph.add_operation({.node = ir::Pointwise{sizes, body},
                            .outs = {buffer},
                            .store_index = std::move(at),

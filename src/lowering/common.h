@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lowering/element.h"
 #include "lowering/lowering.h"
-#include "lowering/value.h"
 
 namespace coil::lowering {
 
@@ -51,35 +51,35 @@ void add_collectives(Table&);
 /// Sizes that must be equal: where they depend on data and may not be, the run tells.
 void require_equal(Context&, Expr, Expr);
 /// The element of a tensor broadcast to `sizes`, at i0, i1, …
-Value element(Context&, const TensorBox&, const Exprs& sizes);
+Element element(Context&, const TensorBox&, const Exprs& sizes);
 /// The element at `index` in a nest of `sizes` and `reduced`.
-Value element_at(Context&, const TensorBox&, const Exprs& index, const Exprs& sizes, const Exprs& reduced = {},
-                 Scalar mask = nullptr);
+Element element_at(Context&, const TensorBox&, const Exprs& index, const Exprs& sizes, const Exprs& reduced = {},
+                   Scalar mask = nullptr);
 /// A tensor argument's element broadcast to `sizes`, or a number, in this register type.
-Value operand(Context&, const ops::Value& arg, const Exprs& sizes, DType register_type);
+Element operand(Context&, const ops::Value& arg, const Exprs& sizes, DType register_type);
 
-Value number(Context&, DType register_type, double);
+Element number(Context&, DType register_type, double);
 /// Whether an argument is this number.
 bool is_number(const ops::Value&, double);
 /// One value for each of n dimensions, where a single one stands for all.
 std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n);
-Value index_value(Context&, Expr);
-Value condition(Context&, Expr);
+Element index_value(Context&, Expr);
+Element condition(Context&, Expr);
 
 /// torch.result_type of tensors and numbers: categories of dimensioned tensors win over those of 0-d tensors, these
 /// over numbers'.
 DType promoted(Context&, std::span<const ops::Value* const> args);
 
 /// The node's result from its body over i0, i1, …: converted to the recorded dtype, laid out as recorded.
-TensorBox result(Context&, Value body);
-TensorBox result(Context&, Value body, const sym::TensorMeta&);
+TensorBox result(Context&, Element body);
+TensorBox result(Context&, Element body, const sym::TensorMeta&);
 /// The same tensor before it is rounded: floats of 16 bits in the type that they are computed in.
 sym::TensorMeta unrounded(sym::TensorMeta);
 /// What was computed in a wider type, rounded to that of the operator's result.
 TensorBox in_result_dtype(Context&, const TensorBox&);
 /// An unrealised value of another dtype or shape on the node's device.
-TensorBox pointwise(Context&, DType, const Exprs& sizes, Value body, const Exprs& strides = {});
-TensorBox reduction(Context&, DType, const Exprs& sizes, const Exprs& reduced, ReductionKind, Value body,
+TensorBox pointwise(Context&, DType, const Exprs& sizes, Element body, const Exprs& strides = {});
+TensorBox reduction(Context&, DType, const Exprs& sizes, const Exprs& reduced, ReductionKind, Element body,
                     const Exprs& strides = {});
 
 /// Dimensions that a reduction runs over, and how it indexes its operand.
@@ -94,9 +94,9 @@ struct Axes {
 Axes reduced_axes(Context&, const TensorBox&, const std::vector<std::int64_t>& dims, bool keep);
 /// A realised reduction of `f(element)` in this register type.
 TensorBox reduce_over(Context&, const TensorBox&, const Axes&, ReductionKind, DType register_type,
-                      const std::function<Value(Value)>& f = {});
+                      const std::function<Element(Element)>& f = {});
 /// The result of a reduction over `axes`, as an operand at the same index i and r that the reduction's own operand has.
-Value reduced_value(Context&, const TensorBox& reduced, const Axes&);
+Element reduced_value(Context&, const TensorBox& reduced, const Axes&);
 
 /// A view that repeats dimensions of size 1 (and new leading ones) to `sizes`; realises what is costly to compute
 /// again.
@@ -110,20 +110,20 @@ TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
 BufferView library_operand(const TensorBox&);
 /// An index that is data, as an index expression: the variable x<k> of a checked value that joins `indirect`; or the
 /// expression itself, where the value is one that is in range for certain.
-Expr indirect_index(Context&, Value index, Expr size, const std::vector<sym::LoopVar>& loops,
+Expr indirect_index(Context&, Element index, Expr size, const std::vector<sym::LoopVar>& loops,
                     std::vector<Scalar>& indirect);
 
 /// Combines `body` over i0… < sizes into place `index` of a realised value, x0, x1, … standing for `indirect`.
-void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Value body, Exprs index,
+void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Element body, Exprs index,
                   std::vector<Scalar> indirect, ir::StoreMode, bool apart = false);
 /// Whether the device has no way for several threads to update an element of this type together.
 bool lacks_update(Context&, DType stored, ir::StoreMode);
 /// The same by sorting (sorted_scatter.cpp); false, and nothing done, where the result depends on no order and the
 /// device has such updates.
-bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index,
+bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
                       const std::vector<Scalar>& indirect, ir::StoreMode);
 /// Running totals along one dimension, in memory: `body` over i0, i1, … < sizes.
-TensorBox running_scan(Context&, DType, const Exprs& sizes, std::size_t dim, ir::ScanKind, Value body,
+TensorBox running_scan(Context&, DType, const Exprs& sizes, std::size_t dim, ir::ScanKind, Element body,
                        const Exprs& strides = {});
 /// Elements in order, and their positions: by the library call `sort`, whose attributes these are, or in steps.
 std::vector<TensorBox> ordered(Context&, const TensorBox&, library_ops::Attributes attributes, const Exprs& sizes);
@@ -149,7 +149,7 @@ ir::Extern library_move(const ir::BufferView& from, const ir::BufferView& into);
 TensorBox library_copy(Context&, const TensorBox&, const Exprs& strides);
 /// Writes a part of a buffer that several operations put together: for each i0… below `sizes`, the element at `at` over
 /// i0….
-void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Value body);
+void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Element body);
 void add_library_call(Context&, std::string op, library_ops::Attributes attributes, std::vector<BufferView> inputs,
                       std::vector<BufferView> outputs);
 

@@ -23,16 +23,16 @@ bool feeds_elementwise(const fx::Node& node) {
 TensorBox as_selection(Context& ctx, const std::vector<TensorBox>& parts, std::size_t dim) {
   const sym::TensorMeta& meta = ctx.result();
   const Expr i = ctx.graph.ivar(dim);
-  Value chosen;
+  Element chosen;
   Expr end = meta.sizes[dim];
   for (std::size_t k = parts.size(); k-- > 0;) {
     const Expr start = end - parts[k].sizes[dim];
-    Value inside = condition(ctx, k + 1 == parts.size() ? sym::ge(i, start)
-                                  : k == 0              ? sym::lt(i, end)
-                                                        : sym::logical_and(sym::ge(i, start), sym::lt(i, end)));
+    Element inside = condition(ctx, k + 1 == parts.size() ? sym::ge(i, start)
+                                    : k == 0              ? sym::lt(i, end)
+                                                          : sym::logical_and(sym::ge(i, start), sym::lt(i, end)));
     Exprs index = ctx.graph.ivars(meta.rank());
     index[dim] = i - start;
-    Value part = element_at(ctx, parts[k], index, meta.sizes, {}, inside).cast(register_type(meta.dtype));
+    Element part = element_at(ctx, parts[k], index, meta.sizes, {}, inside).cast(register_type(meta.dtype));
     chosen = chosen.scalar ? where(condition(ctx, sym::lt(i, end)), part, chosen) : part;
     end = start;
   }
@@ -46,7 +46,7 @@ TensorBox as_writes(Context& ctx, const std::vector<TensorBox>& parts, std::size
   Expr start = 0;
   for (auto& part : parts) {
     ctx.graph.provenance.absorbed.clear();
-    Value body = element(ctx, part, part.sizes).cast(register_type(meta.dtype));
+    Element body = element(ctx, part, part.sizes).cast(register_type(meta.dtype));
     Exprs at = ctx.graph.ivars(meta.rank());
     at[dim] = at[dim] + start;
     store_part(ctx, window.buffer, part.sizes, std::move(at), body);
@@ -86,7 +86,7 @@ Lowered constant_pad(Context& ctx, const Values& args) {
   const sym::TensorMeta& meta = ctx.result();
   const DType t = register_type(meta.dtype);
   Exprs index = ctx.graph.ivars(box.rank());
-  Value inside = condition(ctx, 1);
+  Element inside = condition(ctx, 1);
   for (std::size_t k = 0; k < pad.size() / 2; ++k) {
     const std::size_t d = box.rank() - 1 - k;
     index[d] = index[d] - pad[2 * k];
@@ -97,9 +97,9 @@ Lowered constant_pad(Context& ctx, const Values& args) {
     require(sym::ge(index[d], 0));
     require(sym::lt(index[d], box.sizes[d]));
   }
-  Value x = element_at(ctx, box, index, meta.sizes, {}, inside).cast(t);
+  Element x = element_at(ctx, box, index, meta.sizes, {}, inside).cast(t);
   const ops::Value zero(0);
-  Value fill{&ctx.graph.pool(), ctx.number(args.size() > 2 && !args[2].is_none() ? args[2] : zero, t)};
+  Element fill{&ctx.graph.pool(), ctx.number(args.size() > 2 && !args[2].is_none() ? args[2] : zero, t)};
   const bool is_zero = fill.scalar == ctx.graph.pool().constant(t, 0);
   return result(ctx, is_zero ? x : where(inside, x, fill));
 }

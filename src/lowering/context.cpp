@@ -105,7 +105,7 @@ void Context::go_back_to(Asserted before) {
   pending = std::move(before.pending);
 }
 
-void Context::keep_what_also(const Asserted& other_side) {
+void Context::intersect_asserted(const Asserted& other_side) {
   std::erase_if(required_, [&](Expr condition) { return !other_side.conditions.contains(condition); });
 }
 

@@ -56,7 +56,7 @@ Expr expression(const Context& ctx, const ops::Value& v) {
 Expr predicate(Context& ctx, const BlockValue& value) {
   if (auto* number = std::get_if<ops::Value>(&value)) return expression(ctx, *number);
   const TensorBox& box = std::get<TensorBox>(value);
-  Value truth = element_at(ctx, box, Exprs(box.rank(), 0), {});
+  Element truth = element_at(ctx, box, Exprs(box.rank(), 0), {});
   return ctx.read(pointwise(ctx, DType::Bool, {}, box.dtype() == DType::Bool ? truth : ne(truth, 0.0)), {0, 1});
 }
 
@@ -74,7 +74,7 @@ TensorBox slot_for(Context& ctx, const ops::Value& meta) {
 }
 
 /// The element to store into a slot of these sizes and register type, over i0, i1, …
-Value stored(Context& ctx, const BlockValue& value, const TensorBox& slot, const Exprs& sizes) {
+Element stored(Context& ctx, const BlockValue& value, const TensorBox& slot, const Exprs& sizes) {
   const DType t = register_type(slot.dtype());
   if (auto* box = std::get_if<TensorBox>(&value)) return element(ctx, *box, sizes).cast(t);
   const ops::Value& number = std::get<ops::Value>(value);
@@ -82,7 +82,7 @@ Value stored(Context& ctx, const BlockValue& value, const TensorBox& slot, const
   return index_value(ctx, expression(ctx, number)).cast(t);
 }
 
-void store(Context& ctx, const TensorBox& slot, const Exprs& sizes, Value body, Exprs index = {}) {
+void store(Context& ctx, const TensorBox& slot, const Exprs& sizes, Element body, Exprs index = {}) {
   ctx.graph.add_operation({.node = ir::Pointwise{sizes, body},
                            .outs = {*slot.storage->buffer},
                            .store_index = std::move(index),
@@ -185,7 +185,7 @@ Lowered cond(Context& ctx, const Values& args) {
       store(ctx, slots[k], slots[k].sizes, stored(ctx, values[k], slots[k], slots[k].sizes));
     if (branch == 1) first_side = ctx.asserted();
   }
-  ctx.keep_what_also(first_side);
+  ctx.intersect_asserted(first_side);
   control(ctx, Kind::EndIf);
   return results(ctx, slots);
 }
@@ -209,9 +209,9 @@ class Carried {
   /// All new values are computed from the old ones before the first is stored.
   void update(std::span<const BlockValue> values) {
     if (values.size() < slots.size()) refuse(ctx_, "has a body that gives fewer values than it takes");
-    std::vector<std::pair<std::size_t, Value>> stores;
+    std::vector<std::pair<std::size_t, Element>> stores;
     for (std::size_t k = 0; k < slots.size(); ++k) {
-      Value body = stored(ctx_, values[k], slots[k], slots[k].sizes);
+      Element body = stored(ctx_, values[k], slots[k], slots[k].sizes);
       const bool unchanged = body.scalar->op == ScalarOp::Load && body.scalar->buffer == *slots[k].storage->buffer &&
                              body.scalar->index == ctx_.graph.ivars(slots[k].rank());
       if (unchanged) continue;

@@ -67,7 +67,7 @@ TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const s
     channel = sym::floor_div(channel, stride[d]);
   }
   index[1] = channel;
-  Value inside = condition(ctx, sym::lt(channel, x.sizes[1]));
+  Element inside = condition(ctx, sym::lt(channel, x.sizes[1]));
   for (std::size_t d = 0; d < spatial; ++d)
     inside = inside & condition(ctx, sym::le(0, index[2 + d])) & condition(ctx, sym::lt(index[2 + d], x.sizes[2 + d]));
   return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));

@@ -53,7 +53,7 @@ namespace {
 /// Where a window's element lies along a spatial dimension, and whether there is one.
 struct Place {
   Expr at;
-  Value inside;
+  Element inside;
 };
 
 /// Of result element `i` and window element `r`: i * stride + r * dilation - padding; of a transposed convolution the
@@ -67,7 +67,7 @@ Place place(Context& ctx, const WindowedConvolution& c, std::size_t d, Expr i, E
     return {at, known(sym::ge(at, 0)) & known(sym::lt(at, size))};
   }
   const Expr reach = i + c.padding[d] - r * c.dilation[d], at = sym::floor_div(reach, c.stride[d]);
-  Value inside = known(sym::ge(reach, 0)) & known(sym::lt(at, size));
+  Element inside = known(sym::ge(reach, 0)) & known(sym::lt(at, size));
   if (c.stride[d] > 1) inside = inside & known(sym::eq(sym::mod(reach, c.stride[d]), 0));
   return {at, inside};
 }
@@ -102,7 +102,7 @@ TensorBox windowed_convolution(Context& ctx, const WindowedConvolution& c, const
   const auto loops = loop_vars(ctx.graph, meta.sizes, reduced);
   const Expr channel = ctx.graph.ivar(1);
   Exprs at{ctx.graph.ivar(0), sym::floor_div(channel, of_group)}, tap;
-  Value inside = condition(ctx, 1);
+  Element inside = condition(ctx, 1);
   for (std::size_t d = 0; d < spatial; ++d) {
     const Place p = place(ctx, c, d, ctx.graph.ivar(2 + d), ctx.graph.rvar(d), x.sizes[2 + d], loops);
     at.push_back(p.at);
@@ -110,8 +110,8 @@ TensorBox windowed_convolution(Context& ctx, const WindowedConvolution& c, const
     tap.push_back(ctx.graph.rvar(d));
   }
   tap.push_back(channel);
-  const Value element = element_at(ctx, x, at, meta.sizes, reduced, inside).cast(t),
-              factor = element_at(ctx, turned, tap, meta.sizes, reduced).cast(t);
+  const Element element = element_at(ctx, x, at, meta.sizes, reduced, inside).cast(t),
+                factor = element_at(ctx, turned, tap, meta.sizes, reduced).cast(t);
   if (!bias) return reduction(ctx, meta.dtype, meta.sizes, reduced, ReductionKind::Sum, element * factor, meta.strides);
   const TensorBox sum = reduction(ctx, t, meta.sizes, reduced, ReductionKind::Sum, element * factor, meta.strides);
   return result(ctx, lowering::element(ctx, sum, meta.sizes) + element_at(ctx, *bias, {channel}, meta.sizes).cast(t));
@@ -136,7 +136,7 @@ TensorBox windowed_weight_gradient(Context& ctx, const WindowedConvolution& c, c
   sizes.push_back(channels);
   const auto loops = loop_vars(ctx.graph, sizes, reduced);
   const Expr row = ctx.graph.ivar(0) * length + ctx.graph.rvar(0), channel = ctx.graph.ivar(1 + spatial);
-  Value inside = condition(ctx, env.simplify(sym::lt(row, rows), loops));
+  Element inside = condition(ctx, env.simplify(sym::lt(row, rows), loops));
   // The row's place in the result.
   Exprs place_of_row(spatial);
   Expr rest = row;
@@ -146,7 +146,7 @@ TensorBox windowed_weight_gradient(Context& ctx, const WindowedConvolution& c, c
   }
   place_of_row[spatial - 1] = ctx.graph.rvar(1);
   Exprs of_x{rest, sym::floor_div(channel, env.simplify(sym::floor_div(channels, x.sizes[1])))}, of_dy{rest, channel};
-  Value reaches = inside;
+  Element reaches = inside;
   for (std::size_t d = 0; d < spatial; ++d) {
     const Place p = place(ctx, c, d, place_of_row[d], ctx.graph.ivar(1 + d), x.sizes[2 + d], loops);
     of_x.push_back(p.at);
@@ -154,8 +154,8 @@ TensorBox windowed_weight_gradient(Context& ctx, const WindowedConvolution& c, c
     reaches = reaches & p.inside;
   }
   const DType t = register_type(meta.dtype);
-  const Value product = element_at(ctx, x, of_x, sizes, reduced, reaches).cast(t) *
-                        element_at(ctx, dy, of_dy, sizes, reduced, inside).cast(t);
+  const Element product = element_at(ctx, x, of_x, sizes, reduced, reaches).cast(t) *
+                          element_at(ctx, dy, of_dy, sizes, reduced, inside).cast(t);
   const TensorBox partial = reduction(ctx, t, sizes, reduced, ReductionKind::Sum, product);
   Exprs of_part{ctx.graph.rvar(0)};
   for (std::size_t d = 0; d < spatial; ++d) of_part.push_back(ctx.graph.ivar(2 + d));

@@ -26,7 +26,7 @@ bool is_whole(const ops::Value& v) {
 
 /// start + i*step, in integers where the result is; floats in the accumulation type of eager (double), rounded at the
 /// end. Where kernels have no doubles, whole numbers are as exact in integers; others are computed in f32.
-Value ramp(Context& ctx, const ops::Value& start, const ops::Value& step) {
+Element ramp(Context& ctx, const ops::Value& start, const ops::Value& step) {
   const DType dtype = ctx.result().dtype;
   const bool narrow = dtype != DType::F64 && ctx.target().has(target::Feature::NarrowFloats);
   const bool whole = !is_floating(dtype) || (narrow && is_whole(start) && is_whole(step));
@@ -37,10 +37,10 @@ Value ramp(Context& ctx, const ops::Value& start, const ops::Value& step) {
     };
     return index_value(ctx, integer(start) + ctx.graph.ivar(0) * integer(step));
   }
-  Value i = index_value(ctx, ctx.graph.ivar(0)).cast(t);
-  Value scaled = is_number(step, 1) ? i : i * Value{&ctx.graph.pool(), ctx.number(step, t)};
+  Element i = index_value(ctx, ctx.graph.ivar(0)).cast(t);
+  Element scaled = is_number(step, 1) ? i : i * Element{&ctx.graph.pool(), ctx.number(step, t)};
   if (is_number(start, 0)) return scaled;
-  return Value{&ctx.graph.pool(), ctx.number(start, t)} + scaled;
+  return Element{&ctx.graph.pool(), ctx.number(start, t)} + scaled;
 }
 
 Lowered arange(Context& ctx, const ops::Values& args) {
@@ -55,12 +55,12 @@ Lowered iota(Context& ctx, const ops::Values& args) { return result(ctx, ramp(ct
 /// Counted from both ends to the middle, as eager does, so that the last element is `end`.
 Lowered linspace(Context& ctx, const ops::Values& args) {
   const DType dtype = ctx.result().dtype, t = is_floating(dtype) ? register_type(dtype) : DType::F64;
-  Value start{&ctx.graph.pool(), ctx.number(args[0], t)}, end{&ctx.graph.pool(), ctx.number(args[1], t)};
+  Element start{&ctx.graph.pool(), ctx.number(args[0], t)}, end{&ctx.graph.pool(), ctx.number(args[1], t)};
   const Expr steps = ctx.result().sizes[0], i = ctx.graph.ivar(0);
   if (steps.is_constant(1)) return result(ctx, start);
-  Value step = (end - start) / index_value(ctx, steps - 1).cast(t);
-  Value from_start = start + step * index_value(ctx, i).cast(t),
-        from_end = end - step * index_value(ctx, steps - 1 - i).cast(t);
+  Element step = (end - start) / index_value(ctx, steps - 1).cast(t);
+  Element from_start = start + step * index_value(ctx, i).cast(t),
+          from_end = end - step * index_value(ctx, steps - 1 - i).cast(t);
   return result(ctx, where(condition(ctx, sym::lt(i, sym::floor_div(steps, 2))), from_start, from_end));
 }
 
@@ -74,8 +74,8 @@ LoweringFunction triangle(bool lower) {
     const Exprs& sizes = ctx.result().sizes;
     const Expr row = ctx.graph.ivar(sizes.size() - 2), column = ctx.graph.ivar(sizes.size() - 1);
     const Expr diagonal = args.size() > 1 ? ctx.integer(args[1]) : Expr(0);
-    Value keep = condition(ctx, lower ? sym::le(column - row, diagonal) : sym::ge(column - row, diagonal));
-    Value x = element(ctx, ctx.tensor(args[0]), sizes);
+    Element keep = condition(ctx, lower ? sym::le(column - row, diagonal) : sym::ge(column - row, diagonal));
+    Element x = element(ctx, ctx.tensor(args[0]), sizes);
     return result(ctx, where(keep, x, x.number(0)));
   };
 }

@@ -16,7 +16,7 @@ TensorBox total(Context& ctx, const TensorBox& box) {
 
 TensorBox as_mask(Context& ctx, const TensorBox& box) {
   if (box.dtype() == DType::Bool) return box;
-  Value x = element(ctx, box, box.sizes);
+  Element x = element(ctx, box, box.sizes);
   return pointwise(ctx, DType::Bool, box.sizes, ne(x, 0.0));
 }
 
@@ -30,9 +30,9 @@ TensorBox positions(Context& ctx, const TensorBox& mask, Expr count) {
 }
 
 /// Coordinate `dim` of row-major positions.
-Value coordinate(Context& ctx, Value flat, const Exprs& sizes, std::size_t dim) {
+Element coordinate(Context& ctx, Element flat, const Exprs& sizes, std::size_t dim) {
   const Expr below = sym::product(std::span(sizes).subspan(dim + 1));
-  Value at = below.is_constant(1) ? flat : floor_div(flat, index_value(ctx, below));
+  Element at = below.is_constant(1) ? flat : floor_div(flat, index_value(ctx, below));
   return dim == 0 ? at : remainder(at, index_value(ctx, sizes[dim]));
 }
 
@@ -76,9 +76,9 @@ Lowered nonzero(Context& ctx, const Values& args) {
   const sym::TensorMeta& meta = ctx.result();
   ctx.define(meta.sizes[0], total(ctx, mask));
   const TensorBox flat = positions(ctx, mask, meta.sizes[0]);
-  Value at = element_at(ctx, flat, {ctx.graph.ivar(0)}, meta.sizes), which = at;
+  Element at = element_at(ctx, flat, {ctx.graph.ivar(0)}, meta.sizes), which = at;
   for (std::size_t d = 0; d < mask.rank(); ++d) {
-    Value c = coordinate(ctx, at, mask.sizes, d);
+    Element c = coordinate(ctx, at, mask.sizes, d);
     which = d == 0 ? c : where(condition(ctx, sym::eq(ctx.graph.ivar(1), static_cast<std::int64_t>(d))), c, which);
   }
   return result(ctx, which);
@@ -96,12 +96,12 @@ Lowered nonzero_static(Context& ctx, const Values& args) {
   const TensorBox mask = as_mask(ctx, ctx.tensor(args[0]));
   const sym::TensorMeta& meta = ctx.result();
   const TensorBox flat = positions(ctx, mask, meta.sizes[0]);
-  Value at = element_at(ctx, flat, {ctx.graph.ivar(0)}, meta.sizes), which = at;
+  Element at = element_at(ctx, flat, {ctx.graph.ivar(0)}, meta.sizes), which = at;
   for (std::size_t d = 0; d < mask.rank(); ++d) {
-    Value c = coordinate(ctx, maximum(at, 0.0), mask.sizes, d);
+    Element c = coordinate(ctx, maximum(at, 0.0), mask.sizes, d);
     which = d == 0 ? c : where(condition(ctx, sym::eq(ctx.graph.ivar(1), static_cast<std::int64_t>(d))), c, which);
   }
-  Value fill = index_value(ctx, ctx.integer(ctx.node->arg("fill_value")));
+  Element fill = index_value(ctx, ctx.integer(ctx.node->arg("fill_value")));
   return result(ctx, where(lt(at, 0.0), fill, which));
 }
 
@@ -256,9 +256,9 @@ TensorBox counted_in_parts(Context& ctx, const TensorBox& self, const sym::Tenso
   const TensorBox table = pointwise(ctx, meta.dtype, rows, {&pool, pool.constant_int(DType::I64, 0)});
   table.realize();
   const Expr place = ctx.graph.ivar(0) * part + ctx.graph.ivar(1);
-  const Value inside = condition(ctx, sym::lt(place, numbers)),
-              x = element_at(ctx, self, {place}, sizes, {}, inside).cast(DType::I64);
-  const Value none = {&pool, pool.constant_int(DType::I64, 0)}, one = {&pool, pool.constant_int(DType::I64, 1)};
+  const Element inside = condition(ctx, sym::lt(place, numbers)),
+                x = element_at(ctx, self, {place}, sizes, {}, inside).cast(DType::I64);
+  const Element none = {&pool, pool.constant_int(DType::I64, 0)}, one = {&pool, pool.constant_int(DType::I64, 1)};
   scatter_into(ctx, table, sizes, where(inside, one, none), {ctx.graph.ivar(0), pool.indirect(0)},
                {pool.check_index(x, length)}, ir::StoreMode::Add);
   return reduce_over(ctx, table, reduced_axes(ctx, table, std::vector<std::int64_t>{0}, false), ReductionKind::Sum,
@@ -271,12 +271,12 @@ Lowered bincount(Context& ctx, const Values& args) {
   self.realize();
   const Axes axes = reduced_axes(ctx, self, {}, false);
   auto& pool = ctx.graph.pool();
-  Value largest = element(ctx, reduce_over(ctx, self, axes, ReductionKind::Max, DType::I64), {});
-  Value smallest = element(ctx, reduce_over(ctx, self, axes, ReductionKind::Min, DType::I64), {});
+  Element largest = element(ctx, reduce_over(ctx, self, axes, ReductionKind::Max, DType::I64), {});
+  Element smallest = element(ctx, reduce_over(ctx, self, axes, ReductionKind::Min, DType::I64), {});
   const Expr least = ctx.read(pointwise(ctx, DType::Bool, {}, ge(smallest, 0.0)), {0, 1});
   ctx.require(sym::eq(least, 1), "bincount takes no negative numbers");
-  Value one{&pool, pool.constant_int(DType::I64, 1)};
-  Value length =
+  Element one{&pool, pool.constant_int(DType::I64, 1)};
+  Element length =
       maximum(where(lt(largest, 0.0), largest.number(0), largest + one), index_value(ctx, ctx.integer(args[2])));
   const sym::TensorMeta& meta = ctx.result();
   ctx.define(meta.sizes[0], pointwise(ctx, DType::I64, {}, length));
@@ -285,7 +285,7 @@ Lowered bincount(Context& ctx, const Values& args) {
   if (!weights && ctx.target().has(target::Feature::Selections)) return counted_in_parts(ctx, self, meta);
   const TensorBox out = result(ctx, {&pool, pool.constant_int(t, 0)});
   out.realize();
-  Value add = {&pool, pool.constant_int(t, 1)};
+  Element add = {&pool, pool.constant_int(t, 1)};
   if (weights) add = element(ctx, *weights, self.sizes).cast(t);
   scatter_into(ctx, out, self.sizes, add, {pool.indirect(0)},
                {pool.check_index(element(ctx, self, self.sizes).cast(DType::I64), meta.sizes[0])}, ir::StoreMode::Add);

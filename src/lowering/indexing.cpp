@@ -15,7 +15,7 @@ using Values = ops::Values;
 Lowered embedding(Context& ctx, const Values& args) {
   const TensorBox table = ctx.tensor(args[0]), indices = ctx.tensor(args[1]);
   const Exprs& sizes = ctx.result().sizes;
-  Value at = element_at(ctx, indices, ctx.graph.ivars(indices.rank()), sizes);
+  Element at = element_at(ctx, indices, ctx.graph.ivars(indices.rank()), sizes);
   const auto loops = loop_vars(ctx.graph, sizes);
   std::vector<Scalar> indirect;
   const Exprs row{indirect_index(ctx, at, table.sizes[0], loops, indirect), ctx.graph.ivar(sizes.size() - 1)};
@@ -149,30 +149,32 @@ Lowered place_among(Context& ctx, const TensorBox& boundaries, const ops::Value&
   const Expr count = boundaries.sizes.back();
   Exprs at;
   if (boundaries.rank() > 1) at = ctx.graph.ivars(boundaries.rank() - 1);
-  auto before = [&](Value boundary, Value v) { return !(right ? gt(boundary.cast(t), v) : ge(boundary.cast(t), v)); };
+  auto before = [&](Element boundary, Element v) {
+    return !(right ? gt(boundary.cast(t), v) : ge(boundary.cast(t), v));
+  };
   auto value = [&](const Exprs& reduced) {
     auto box = ctx.optional_tensor(values);
     return box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, reduced).cast(t)
-               : Value{&pool, ctx.number(values, t)};
+               : Element{&pool, ctx.number(values, t)};
   };
   if (env.statically_known_le(count, kFew)) {
     at.push_back(ctx.graph.rvar(0));
-    const Value below = before(element_at(ctx, boundaries, at, meta.sizes, {count}), value({count}));
+    const Element below = before(element_at(ctx, boundaries, at, meta.sizes, {count}), value({count}));
     const TensorBox sum = reduction(ctx, DType::I64, meta.sizes, {count}, ReductionKind::Sum, below.cast(DType::I64));
     return result(ctx, element(ctx, sum, meta.sizes));
   }
   boundaries.realize();
   at.push_back(pool.indirect(0));
   const auto loops = loop_vars(ctx.graph, meta.sizes);
-  const Value v = value({}), one{&pool, pool.constant_int(DType::I64, 1)}, last = index_value(ctx, count - 1);
-  Value low{&pool, pool.constant_int(DType::I64, 0)}, high = index_value(ctx, count);
+  const Element v = value({}), one{&pool, pool.constant_int(DType::I64, 1)}, last = index_value(ctx, count - 1);
+  Element low{&pool, pool.constant_int(DType::I64, 0)}, high = index_value(ctx, count);
   // No more halvings than memory has places.
   const auto most = static_cast<std::uint64_t>(std::min(env.bounds(count).high, std::int64_t{1} << 47));
   const bool never_empty = env.statically_known_le(1, count);
   for (int halving = 0; halving < static_cast<int>(std::bit_width(most)); ++halving) {
-    const Value open = lt(low, high), middle = shift_right(low + high, one), place = minimum(middle, last);
-    const Value probe{&pool, boundaries.load(at, loops, never_empty ? nullptr : open.scalar, {place.scalar})};
-    const Value after = open & before(probe, v);
+    const Element open = lt(low, high), middle = shift_right(low + high, one), place = minimum(middle, last);
+    const Element probe{&pool, boundaries.load(at, loops, never_empty ? nullptr : open.scalar, {place.scalar})};
+    const Element after = open & before(probe, v);
     high = where(open & !after, middle, high);
     low = where(after, middle + one, low);
   }

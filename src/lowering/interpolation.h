@@ -22,7 +22,7 @@ enum class Interpolation : std::uint8_t { Nearest, NearestExact, Linear, Cubic }
 
 /// The input positions that output position `i` reads, in range, with their weights: one, two or four. Positions are
 /// I64, weights of type `t`.
-std::vector<std::pair<Value, Value>> interpolation_taps(Context&, const Axis&, Interpolation, DType t,
-                                                        bool align_corners);
+std::vector<std::pair<Element, Element>> interpolation_taps(Context&, const Axis&, Interpolation, DType t,
+                                                            bool align_corners);
 
 }  // namespace coil::lowering

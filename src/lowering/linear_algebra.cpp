@@ -104,7 +104,7 @@ TensorBox grown(Context& ctx, TensorBox box, const std::vector<std::size_t>& dim
     if (!storage->realized() && follows_a_kernel(ctx, storage->body)) {
       made = stored_in_parts(ctx, whole, sizes).storage;
     } else {
-      Value inside = condition(ctx, 1);
+      Element inside = condition(ctx, 1);
       for (std::size_t d = 0; d < sizes.size(); ++d)
         if (grew[d]) inside = inside & condition(ctx, sym::lt(ctx.graph.ivar(d), storage->sizes[d]));
       const TensorBox result = pointwise(ctx, storage->dtype, sizes,
@@ -279,7 +279,7 @@ Lowered linear_node(Context& ctx, const Values& args) {
     const TensorBox sum = reduction(ctx, t, meta.sizes, {length}, ReductionKind::Sum,
                                     element_at(ctx, x, left, meta.sizes, {length}).cast(t) *
                                         element_at(ctx, weight, right, meta.sizes, {length}).cast(t));
-    Value y = element(ctx, sum, meta.sizes);
+    Element y = element(ctx, sum, meta.sizes);
     return result(ctx, bias ? y + element(ctx, *bias, meta.sizes).cast(t) : y);
   }
   if (x.rank() == 1) {
@@ -315,11 +315,11 @@ Lowered addmm(Context& ctx, const Values& args) {
     return linear(ctx, a, b, true, self, meta);
   const DType t = register_type(meta.dtype);
   // The product is not rounded before the sum, which may be much smaller than it.
-  Value y = element(ctx, product(ctx, a, b, unrounded(meta)), meta.sizes).cast(t);
-  if (!is_number(alpha, 1)) y = y * Value{&ctx.graph.pool(), ctx.number(alpha, t)};
+  Element y = element(ctx, product(ctx, a, b, unrounded(meta)), meta.sizes).cast(t);
+  if (!is_number(alpha, 1)) y = y * Element{&ctx.graph.pool(), ctx.number(alpha, t)};
   if (is_number(beta, 0)) return result(ctx, y);
-  Value addend = element(ctx, self, meta.sizes).cast(t);
-  if (!is_number(beta, 1)) addend = addend * Value{&ctx.graph.pool(), ctx.number(beta, t)};
+  Element addend = element(ctx, self, meta.sizes).cast(t);
+  if (!is_number(beta, 1)) addend = addend * Element{&ctx.graph.pool(), ctx.number(beta, t)};
   return result(ctx, y + addend);
 }
 

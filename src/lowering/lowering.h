@@ -109,7 +109,7 @@ class Context {
   };
   Asserted asserted() const { return {required_, pending}; }
   void go_back_to(Asserted);
-  void keep_what_also(const Asserted& other_side);
+  void intersect_asserted(const Asserted& other_side);
   void assert_what_is_known();
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
   /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each

@@ -15,13 +15,13 @@ Axes trailing_axes(Context& ctx, const TensorBox& box, std::size_t count) {
 }
 
 /// 1/count as a factor: exact for constants that are powers of two, within an ulp otherwise.
-Value inverse(Context& ctx, Expr count, DType t) {
+Element inverse(Context& ctx, Expr count, DType t) {
   if (auto n = count.constant()) return number(ctx, t, 1.0 / static_cast<double>(*n));
   return number(ctx, t, 1) / index_value(ctx, count).cast(t);
 }
 
 /// A small value that the loops after it read: computed once for each row.
-TensorBox per_row(Context& ctx, const Exprs& sizes, Value v) {
+TensorBox per_row(Context& ctx, const Exprs& sizes, Element v) {
   TensorBox box = pointwise(ctx, v.dtype(), sizes, v);
   box.realize();
   return box;
@@ -30,8 +30,8 @@ TensorBox per_row(Context& ctx, const Exprs& sizes, Value v) {
 Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
   const TensorBox box = ctx.tensor(args[0]);
   if (box.rank() == 0) {
-    const Value x = element(ctx, box, {}).cast(register_type(ctx.result().dtype));
-    const Value nan = x.number(std::numeric_limits<double>::quiet_NaN());
+    const Element x = element(ctx, box, {}).cast(register_type(ctx.result().dtype));
+    const Element nan = x.number(std::numeric_limits<double>::quiet_NaN());
     return result(ctx, where(lt(abs(x), std::numeric_limits<double>::infinity()), x.number(logarithm ? 0 : 1), nan));
   }
   ir::realize_by_policy(box, 2, ctx.options.realize);
@@ -41,7 +41,7 @@ Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
   const TensorBox high = reduce_over(ctx, box, axes, ReductionKind::Max, t);
   if (logarithm) {
     const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t,
-                                      [&](Value x) { return exp(x - reduced_value(ctx, high, axes)); });
+                                      [&](Element x) { return exp(x - reduced_value(ctx, high, axes)); });
     const TensorBox log_sum = per_row(ctx, axes.sizes, log(element(ctx, sum, axes.sizes)));
     return result(ctx, element(ctx, box, sizes).cast(t) - element(ctx, high, sizes) - element(ctx, log_sum, sizes));
   }
@@ -63,20 +63,20 @@ struct Statistics {
 };
 
 Statistics statistics(Context& ctx, const TensorBox& box, const Axes& axes, DType t, double eps) {
-  Value factor = inverse(ctx, axes.count, t);
+  Element factor = inverse(ctx, axes.count, t);
   const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t);
   const TensorBox mean = pointwise(ctx, t, axes.sizes, element(ctx, sum, axes.sizes) * factor);
-  const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [&](Value x) {
-    Value deviation = x - reduced_value(ctx, mean, axes);
+  const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [&](Element x) {
+    Element deviation = x - reduced_value(ctx, mean, axes);
     return deviation * deviation;
   });
   return {mean, per_row(ctx, axes.sizes, rsqrt(element(ctx, squares, axes.sizes) * factor + eps))};
 }
 
 /// (x - mean) * rstd * weight + bias, with absent weight or bias left out.
-Value affine(Value x, Value mean, Value rstd, const std::optional<TensorBox>& weight,
-             const std::optional<TensorBox>& bias, const std::function<Value(const TensorBox&)>& at) {
-  Value y = (x - mean) * rstd;
+Element affine(Element x, Element mean, Element rstd, const std::optional<TensorBox>& weight,
+               const std::optional<TensorBox>& bias, const std::function<Element(const TensorBox&)>& at) {
+  Element y = (x - mean) * rstd;
   if (weight) y = y * at(*weight).cast(y.dtype());
   if (bias) y = y + at(*bias).cast(y.dtype());
   return y;
@@ -91,7 +91,7 @@ Lowered layer_norm(Context& ctx, const Values& args) {
   const DType t = register_type(meta.dtype);
   const Statistics s = statistics(ctx, box, axes, t, args[4].as_double());
   auto at = [&](const TensorBox& b) { return element(ctx, b, meta.sizes); };
-  Value y =
+  Element y =
       affine(at(box).cast(t), at(s.mean), at(s.rstd), ctx.optional_tensor(args[2]), ctx.optional_tensor(args[3]), at);
   return std::vector<TensorBox>{result(ctx, y, meta),
                                 result(ctx, element(ctx, s.mean, ctx.result(1).sizes), ctx.result(1)),
@@ -108,10 +108,10 @@ Lowered rms_norm(Context& ctx, const Values& args) {
   const Axes axes = trailing_axes(ctx, box, args[1].as_list().size());
   double eps = t == DType::F64 ? 2.220446049250313e-16 : 1.1920928955078125e-07;
   if (!args[3].is_none()) eps = args[3].as_double();
-  const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [](Value x) { return x * x; });
+  const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [](Element x) { return x * x; });
   const TensorBox rstd =
       per_row(ctx, axes.sizes, rsqrt(element(ctx, squares, axes.sizes) * inverse(ctx, axes.count, t) + eps));
-  Value y = element(ctx, box, meta.sizes).cast(t) * element(ctx, rstd, meta.sizes);
+  Element y = element(ctx, box, meta.sizes).cast(t) * element(ctx, rstd, meta.sizes);
   if (auto weight = ctx.optional_tensor(args[2])) y = y * element(ctx, *weight, meta.sizes).cast(t);
   if (!several) return result(ctx, y);
   return std::vector<TensorBox>{result(ctx, y, meta),
@@ -137,8 +137,8 @@ Lowered group_norm(Context& ctx, const Values& args) {
   const Expr n = ctx.graph.ivar(0), c = ctx.graph.ivar(1);
   auto row = [&](const TensorBox& b) { return element_at(ctx, b, {n, sym::floor_div(c, per_group)}, meta.sizes); };
   auto channel = [&](const TensorBox& b) { return element_at(ctx, b, {c}, meta.sizes); };
-  Value y = affine(element(ctx, box, meta.sizes).cast(t), row(s.mean), row(s.rstd), ctx.optional_tensor(args[1]),
-                   ctx.optional_tensor(args[2]), channel);
+  Element y = affine(element(ctx, box, meta.sizes).cast(t), row(s.mean), row(s.rstd), ctx.optional_tensor(args[1]),
+                     ctx.optional_tensor(args[2]), channel);
   return std::vector<TensorBox>{result(ctx, y, meta),
                                 result(ctx, element(ctx, s.mean, ctx.result(1).sizes), ctx.result(1)),
                                 result(ctx, element(ctx, s.rstd, ctx.result(2).sizes), ctx.result(2))};
@@ -156,7 +156,7 @@ Lowered batch_norm(Context& ctx, const Values& args, bool training) {
   if (!training) {
     const TensorBox mean = ctx.tensor(args[3]);
     const TensorBox rstd = per_row(ctx, {channels}, rsqrt(element(ctx, ctx.tensor(args[4]), {channels}).cast(t) + eps));
-    Value y =
+    Element y =
         affine(element(ctx, box, meta.sizes).cast(t), channel(mean).cast(t), channel(rstd), weight, bias, channel);
     return std::vector<TensorBox>{result(ctx, y, meta),
                                   result(ctx, number(ctx, register_type(ctx.result(1).dtype), 0), ctx.result(1)),
@@ -168,17 +168,17 @@ Lowered batch_norm(Context& ctx, const Values& args, bool training) {
     if (d != 1) dims.push_back(static_cast<std::int64_t>(d));
   const Axes axes = reduced_axes(ctx, box, dims, false);
   const Statistics s = statistics(ctx, box, axes, t, eps);
-  Value y = affine(element(ctx, box, meta.sizes).cast(t), channel(s.mean), channel(s.rstd), weight, bias, channel);
+  Element y = affine(element(ctx, box, meta.sizes).cast(t), channel(s.mean), channel(s.rstd), weight, bias, channel);
   std::vector<TensorBox> results{result(ctx, y, meta), result(ctx, element(ctx, s.mean, {channels}), ctx.result(1)),
                                  result(ctx, element(ctx, s.rstd, {channels}), ctx.result(2))};
   if (ctx.node->meta.value.as_list().size() < 5) return results;
   // The functional form also gives the new running statistics; the variance among them is unbiased.
   const double momentum = args[6].as_double();
-  auto running = [&](std::size_t i, Value now) {
+  auto running = [&](std::size_t i, Element now) {
     return element(ctx, ctx.tensor(args[i]), {channels}).cast(t) * (1 - momentum) + now * momentum;
   };
-  Value rstd = element(ctx, s.rstd, {channels}), n = index_value(ctx, axes.count).cast(t);
-  Value variance = (1.0 / (rstd * rstd) - eps) * (n / (n - 1.0));
+  Element rstd = element(ctx, s.rstd, {channels}), n = index_value(ctx, axes.count).cast(t);
+  Element variance = (1.0 / (rstd * rstd) - eps) * (n / (n - 1.0));
   results.push_back(result(ctx, running(3, element(ctx, s.mean, {channels})), ctx.result(3)));
   results.push_back(result(ctx, running(4, variance), ctx.result(4)));
   return results;

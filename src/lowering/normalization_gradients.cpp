@@ -16,7 +16,7 @@ class Sums {
       : ctx_(ctx), axes_(reduced_axes(ctx, like, dims, keep)) {}
 
   /// An operand at the reduced index; dimensions of size 1 repeat.
-  Value at(const TensorBox& box, DType t) const {
+  Element at(const TensorBox& box, DType t) const {
     const std::size_t lead = axes_.index.size() - box.rank();
     Exprs index;
     for (std::size_t d = 0; d < box.rank(); ++d)
@@ -24,17 +24,17 @@ class Sums {
     return element_at(ctx_, box, index, axes_.sizes, axes_.reduced).cast(t);
   }
   /// One for each channel: dimension 1.
-  Value at_channel(const TensorBox& box, DType t) const {
+  Element at_channel(const TensorBox& box, DType t) const {
     return element_at(ctx_, box, {axes_.index[1]}, axes_.sizes, axes_.reduced).cast(t);
   }
-  TensorBox sum(Value body) const {
+  TensorBox sum(Element body) const {
     return reduction(ctx_, body.dtype(), axes_.sizes, axes_.reduced, ReductionKind::Sum, body);
   }
   const Exprs& index() const { return axes_.index; }
   const Exprs& sizes() const { return axes_.sizes; }
   const Exprs& reduced() const { return axes_.reduced; }
   /// 1 / (elements of one sum).
-  Value inverse_count(DType t) const {
+  Element inverse_count(DType t) const {
     if (auto n = axes_.count.constant()) return number(ctx_, t, 1.0 / static_cast<double>(*n));
     return number(ctx_, t, 1) / index_value(ctx_, axes_.count).cast(t);
   }
@@ -59,7 +59,7 @@ Lowered softmax_backward(Context& ctx, const Values& args, bool logarithm) {
   const DType t = register_type(output.dtype());
   const Exprs& sizes = output.sizes;
   const Sums rows(ctx, output, {constant(ctx, args[2])}, true);
-  const Value g = element(ctx, grad, sizes).cast(t), y = element(ctx, output, sizes).cast(t);
+  const Element g = element(ctx, grad, sizes).cast(t), y = element(ctx, output, sizes).cast(t);
   if (logarithm) {
     const TensorBox sum = rows.sum(rows.at(grad, t));
     return result(ctx, g - exp(y) * element(ctx, sum, sizes));
@@ -81,7 +81,7 @@ std::vector<std::int64_t> trailing(std::size_t rank, std::size_t n) {
 }
 
 /// The sum over the dimensions before the normalized ones, in the parameter's type.
-TensorBox parameter_gradient(Context& ctx, const Sums& columns, Value body, std::size_t i) {
+TensorBox parameter_gradient(Context& ctx, const Sums& columns, Element body, std::size_t i) {
   return result(ctx, element(ctx, columns.sum(body), ctx.result(i).sizes), ctx.result(i));
 }
 
@@ -94,12 +94,12 @@ Lowered row_norm_backward(Context& ctx, const Values& args, std::size_t count, s
   const std::size_t rank = input.rank(), results = args.back().as_list().size();
   const DType t = register_type(input.dtype());
   std::vector<TensorBox> made(results);
-  auto normalized = [&](const std::function<Value(const TensorBox&)>& at) {
-    Value x = at(input);
+  auto normalized = [&](const std::function<Element(const TensorBox&)>& at) {
+    Element x = at(input);
     if (mean) x = x - at(*mean);
     return x * at(rstd);
   };
-  auto weighted = [&](const std::function<Value(const TensorBox&)>& at) {
+  auto weighted = [&](const std::function<Element(const TensorBox&)>& at) {
     return weight ? at(grad) * at(*weight) : at(grad);
   };
   if (wanted(args, 0)) {
@@ -107,7 +107,7 @@ Lowered row_norm_backward(Context& ctx, const Values& args, std::size_t count, s
     auto in_row = [&](const TensorBox& b) { return rows.at(b, t); };
     auto here = [&](const TensorBox& b) { return element(ctx, b, input.sizes).cast(t); };
     const TensorBox product = rows.sum(weighted(in_row) * normalized(in_row));
-    Value dx = weighted(here) - normalized(here) * (element(ctx, product, input.sizes) * rows.inverse_count(t));
+    Element dx = weighted(here) - normalized(here) * (element(ctx, product, input.sizes) * rows.inverse_count(t));
     if (mean) dx = dx - element(ctx, rows.sum(weighted(in_row)), input.sizes) * rows.inverse_count(t);
     made[0] = result(ctx, dx * here(rstd), ctx.result(0));
   }
@@ -115,12 +115,13 @@ Lowered row_norm_backward(Context& ctx, const Values& args, std::size_t count, s
   auto in_column = [&](const TensorBox& b) { return columns.at(b, t); };
   // Nothing to sum over: one row.
   const bool one_row = rank == count;
-  auto sum_of = [&](const std::function<Value(const std::function<Value(const TensorBox&)>&)>& body, std::size_t i) {
+  auto sum_of = [&](const std::function<Element(const std::function<Element(const TensorBox&)>&)>& body,
+                    std::size_t i) {
     if (one_row)
       return result(ctx, body([&](const TensorBox& b) { return element(ctx, b, input.sizes).cast(t); }), ctx.result(i));
     return parameter_gradient(ctx, columns, body(in_column), i);
   };
-  using At = std::function<Value(const TensorBox&)>;
+  using At = std::function<Element(const TensorBox&)>;
   if (wanted(args, 1) && weight) made[1] = sum_of([&](const At& at) { return at(grad) * normalized(at); }, 1);
   if (results > 2 && wanted(args, 2) && !ctx.node->arg("bias").is_none())
     made[2] = sum_of([&](const At& at) { return at(grad); }, 2);
@@ -171,7 +172,7 @@ Lowered batch_norm_backward(Context& ctx, const Values& args) {
   if (wanted(args, 0)) {
     const Exprs& sizes = input.sizes;
     auto at = [&](const TensorBox& b) { return element_at(ctx, b, {ctx.graph.ivar(1)}, sizes).cast(t); };
-    Value dx = element(ctx, grad, sizes).cast(t), scale = at(inverse);
+    Element dx = element(ctx, grad, sizes).cast(t), scale = at(inverse);
     if (train) {
       // What is the same for a whole channel is computed for each channel once.
       auto each = [&](const TensorBox& b) { return element(ctx, b, {channels}).cast(t); };
@@ -206,7 +207,7 @@ Lowered group_norm_backward(Context& ctx, const Values& args) {
     return element_at(ctx, b, {n, sym::floor_div(c, per_group)}, sizes, reduced).cast(t);
   };
   if (space.empty()) {
-    Value g = element(ctx, grad, planes).cast(t);
+    Element g = element(ctx, grad, planes).cast(t);
     sum = pointwise(ctx, t, planes, g);
     product = pointwise(ctx, t, planes,
                         g * (element(ctx, input, planes).cast(t) - row(mean, planes, {})) * row(rstd, planes, {}));
@@ -222,18 +223,18 @@ Lowered group_norm_backward(Context& ctx, const Values& args) {
     const Exprs by_group = {images, groups}, in_group = {per_group};
     auto of_group = [&](const TensorBox& plane) {
       const Expr channel = ctx.graph.ivar(1) * per_group + ctx.graph.rvar(0);
-      Value v = element_at(ctx, plane, {n, channel}, by_group, in_group);
+      Element v = element_at(ctx, plane, {n, channel}, by_group, in_group);
       if (weight) v = v * element_at(ctx, *weight, {channel}, by_group, in_group).cast(t);
       return reduction(ctx, t, by_group, in_group, ReductionKind::Sum, v);
     };
     const TensorBox g_sum = of_group(sum), g_product = of_group(product);
     Expr count = per_group;
     for (std::size_t d = 2; d < input.rank(); ++d) count *= input.sizes[d];
-    Value factor = count.is_constant() ? number(ctx, t, 1.0 / static_cast<double>(*count.constant()))
-                                       : number(ctx, t, 1) / index_value(ctx, count).cast(t);
+    Element factor = count.is_constant() ? number(ctx, t, 1.0 / static_cast<double>(*count.constant()))
+                                         : number(ctx, t, 1) / index_value(ctx, count).cast(t);
     const Exprs& sizes = input.sizes;
-    Value g = element(ctx, grad, sizes).cast(t),
-          x = (element(ctx, input, sizes).cast(t) - row(mean, sizes, {})) * row(rstd, sizes, {});
+    Element g = element(ctx, grad, sizes).cast(t),
+            x = (element(ctx, input, sizes).cast(t) - row(mean, sizes, {})) * row(rstd, sizes, {});
     if (weight) g = g * element_at(ctx, *weight, {c}, sizes).cast(t);
     made[0] = result(ctx, row(rstd, sizes, {}) * (g - (row(g_sum, sizes, {}) + x * row(g_product, sizes, {})) * factor),
                      ctx.result(0));

@@ -10,16 +10,16 @@ namespace {
 
 using Values = ops::Values;
 
-Value real(Context& ctx, const ops::Value& arg) { return {&ctx.graph.pool(), ctx.number(arg, DType::F64)}; }
+Element real(Context& ctx, const ops::Value& arg) { return {&ctx.graph.pool(), ctx.number(arg, DType::F64)}; }
 
-Lowered made(Context& ctx, Value body) {
+Lowered made(Context& ctx, Element body) {
   TensorBox box = pointwise(ctx, DType::F64, {}, body);
   box.realize();
   return box;
 }
 
-using Unary = Value (*)(Value);
-using Binary = Value (*)(Value, Value);
+using Unary = Element (*)(Element);
+using Binary = Element (*)(Element, Element);
 
 LoweringFunction unary(Unary f) {
   return [f](Context& ctx, const Values& args) { return made(ctx, f(real(ctx, args.at(0)))); };
@@ -43,20 +43,20 @@ Lowered rounded(Context& ctx, const Values& args) {
 }  // namespace
 
 void add_numbers(Table& t) {
-  t["_operator.add"] = binary([](Value a, Value b) { return a + b; });
-  t["_operator.sub"] = binary([](Value a, Value b) { return a - b; });
-  t["_operator.mul"] = binary([](Value a, Value b) { return a * b; });
-  t["_operator.truediv"] = binary([](Value a, Value b) { return a / b; });
-  t["_operator.floordiv"] = binary([](Value a, Value b) { return floor(a / b); });
-  t["_operator.mod"] = binary([](Value a, Value b) { return remainder(a, b); });
-  t["_operator.pow"] = binary([](Value a, Value b) { return pow(a, b); });
-  t["torch.sym_max"] = t["builtins.max"] = binary([](Value a, Value b) { return where(lt(a, b), b, a); });
-  t["torch.sym_min"] = t["builtins.min"] = binary([](Value a, Value b) { return where(lt(b, a), b, a); });
+  t["_operator.add"] = binary([](Element a, Element b) { return a + b; });
+  t["_operator.sub"] = binary([](Element a, Element b) { return a - b; });
+  t["_operator.mul"] = binary([](Element a, Element b) { return a * b; });
+  t["_operator.truediv"] = binary([](Element a, Element b) { return a / b; });
+  t["_operator.floordiv"] = binary([](Element a, Element b) { return floor(a / b); });
+  t["_operator.mod"] = binary([](Element a, Element b) { return remainder(a, b); });
+  t["_operator.pow"] = binary([](Element a, Element b) { return pow(a, b); });
+  t["torch.sym_max"] = t["builtins.max"] = binary([](Element a, Element b) { return where(lt(a, b), b, a); });
+  t["torch.sym_min"] = t["builtins.min"] = binary([](Element a, Element b) { return where(lt(b, a), b, a); });
   t["builtins.round"] = rounded;
-  t["_operator.neg"] = unary([](Value a) { return -a; });
-  t["_operator.abs"] = t["builtins.abs"] = unary([](Value a) { return abs(a); });
-  t["torch.sym_float"] = t["builtins.float"] = unary([](Value a) { return a; });
-  t["math.sqrt"] = t["torch.sym_sqrt"] = t["torch._sym_sqrt"] = unary([](Value a) { return sqrt(a); });
+  t["_operator.neg"] = unary([](Element a) { return -a; });
+  t["_operator.abs"] = t["builtins.abs"] = unary([](Element a) { return abs(a); });
+  t["torch.sym_float"] = t["builtins.float"] = unary([](Element a) { return a; });
+  t["math.sqrt"] = t["torch.sym_sqrt"] = t["torch._sym_sqrt"] = unary([](Element a) { return sqrt(a); });
   const std::pair<const char*, Unary> kOfOne[] = {{"exp", exp},   {"log", log},   {"log2", log2}, {"sin", sin},
                                                   {"cos", cos},   {"tan", tan},   {"asin", asin}, {"acos", acos},
                                                   {"atan", atan}, {"sinh", sinh}, {"cosh", cosh}, {"tanh", tanh}};

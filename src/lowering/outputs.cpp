@@ -271,7 +271,7 @@ class Outputs {
         continue;
       }
       graph_.provenance.absorbed.clear();
-      Value body = element(ctx_, box, layout.sizes).cast(register_type(layout.dtype));
+      Element body = element(ctx_, box, layout.sizes).cast(register_type(layout.dtype));
       // What may fail half way is not made in memory of the caller, but moved there.
       if (reads_written_elsewhere(body, to) || ir::may_fail(body.scalar)) {
         box = ir::make_pointwise(graph_, layout.dtype, layout.device, layout.sizes, body, layout.strides);

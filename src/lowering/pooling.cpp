@@ -14,7 +14,7 @@ using Ints = std::vector<std::int64_t>;
 /// One window for each output element over the last dimensions.
 struct Window {
   Exprs sizes, reduced, index;
-  Value inside;              ///< whether an element of the window lies in the input
+  Element inside;            ///< whether an element of the window lies in the input
   std::vector<Expr> starts;  ///< of the window in each pooled dimension, before clipping
 };
 
@@ -37,11 +37,11 @@ Window fixed_window(Context& ctx, const TensorBox& box, const Exprs& sizes, cons
 }
 
 /// The window's element, or `otherwise` outside of the input.
-Value windowed(Context& ctx, const TensorBox& box, const Window& w, DType t, double otherwise) {
-  Value x = element_at(ctx, box, w.index, w.sizes, w.reduced, w.inside).cast(t);
+Element windowed(Context& ctx, const TensorBox& box, const Window& w, DType t, double otherwise) {
+  Element x = element_at(ctx, box, w.index, w.sizes, w.reduced, w.inside).cast(t);
   return where(w.inside, x,
                is_floating(t) || otherwise == 0 ? x.number(otherwise)
-                                                : Value{x.pool, ir::neutral(*x.pool, ReductionKind::Max, t)});
+                                                : Element{x.pool, ir::neutral(*x.pool, ReductionKind::Max, t)});
 }
 
 /// max_pool(self, kernel, stride, padding, dilation, ceil_mode) over `spatial` dimensions.
@@ -72,7 +72,7 @@ LoweringFunction max_pool(std::size_t spatial) {
 
 /// The place of a window's maximum along a dimension. Where all is minus infinity, as the padding is, the first place
 /// would lie in the padding; the first one of the picture counts, as in eager.
-Value in_picture(Value place, double dilation) {
+Element in_picture(Element place, double dilation) {
   return where(lt(place, 0.0), dilation == 1 ? place.number(0) : remainder(place, place.number(dilation)), place);
 }
 
@@ -93,13 +93,13 @@ LoweringFunction max_pool_with_indices(std::size_t spatial) {
     // The position in the window of the first extreme, turned into a position in the input's plane.
     const TensorBox position = reduction(ctx, DType::I64, w.sizes, w.reduced, ReductionKind::ArgMax,
                                          windowed(ctx, box, w, register_type(meta.dtype), -INFINITY));
-    Value flat = element(ctx, position, w.sizes), index = number(ctx, DType::I64, 0);
+    Element flat = element(ctx, position, w.sizes), index = number(ctx, DType::I64, 0);
     const std::size_t lead = box.rank() - spatial;
     const Ints dilation = spread(args.size() > 4 ? constants(ctx, args[4]) : Ints{1}, spatial);
     Expr below = sym::product(w.reduced);
     for (std::size_t d = 0; d < spatial; ++d) {
       below = sym::floor_div(below, w.reduced[d]);
-      Value step = remainder(floor_div(flat, index_value(ctx, below)), index_value(ctx, w.reduced[d]));
+      Element step = remainder(floor_div(flat, index_value(ctx, below)), index_value(ctx, w.reduced[d]));
       const double apart = static_cast<double>(dilation[d]);
       index = index * index_value(ctx, box.sizes[lead + d]) +
               in_picture(index_value(ctx, w.starts[d]) + step * apart, apart);
@@ -132,7 +132,7 @@ LoweringFunction average_pool(std::size_t spatial) {
       count *= include_padding ? end - start : sym::min(end, size) - sym::max(start, 0);
     }
     if (args.size() > 6 && !args[6].is_none()) count = ctx.integer(args[6]);
-    Value divisor = index_value(ctx, ctx.graph.env().simplify(count, loop_vars(ctx.graph, meta.sizes))).cast(t);
+    Element divisor = index_value(ctx, ctx.graph.env().simplify(count, loop_vars(ctx.graph, meta.sizes))).cast(t);
     return result(ctx, element(ctx, sum, meta.sizes) / divisor);
   };
 }
@@ -170,7 +170,7 @@ LoweringFunction adaptive_average(std::size_t spatial) {
     std::vector<Expr> lengths;
     const Window w = adaptive_window(ctx, box, meta.sizes, spatial, lengths);
     const TensorBox sum = reduction(ctx, t, w.sizes, w.reduced, ReductionKind::Sum, windowed(ctx, box, w, t, 0));
-    Value y = element(ctx, sum, meta.sizes);
+    Element y = element(ctx, sum, meta.sizes);
     return result(ctx, y / index_value(ctx, sym::product(lengths)).cast(t));
   };
 }
@@ -185,11 +185,11 @@ LoweringFunction adaptive_max(std::size_t spatial) {
     std::vector<TensorBox> results{max_values(ctx, box, w, meta)};
     const TensorBox position = reduction(ctx, DType::I64, w.sizes, w.reduced, ReductionKind::ArgMax,
                                          windowed(ctx, box, w, register_type(meta.dtype), -INFINITY));
-    Value flat = element(ctx, position, w.sizes), index = number(ctx, DType::I64, 0);
+    Element flat = element(ctx, position, w.sizes), index = number(ctx, DType::I64, 0);
     Expr below = sym::product(w.reduced);
     for (std::size_t d = 0; d < spatial; ++d) {
       below = sym::floor_div(below, w.reduced[d]);
-      Value step = remainder(floor_div(flat, index_value(ctx, below)), index_value(ctx, w.reduced[d]));
+      Element step = remainder(floor_div(flat, index_value(ctx, below)), index_value(ctx, w.reduced[d]));
       index = index * index_value(ctx, box.sizes[box.rank() - spatial + d]) + index_value(ctx, w.starts[d]) + step;
     }
     results.push_back(result(ctx, index, ctx.result(1)));

@@ -33,20 +33,20 @@ Draw::Draw(Context& ctx, const sym::TensorMeta& meta, Scalar seed, std::int64_t 
   if (number < 0 || number >= kMostGiven) refuse(ctx, fmt::format("has no numbers for operator {}", number));
 }
 
-Value Draw::bits(int word) const {
+Element Draw::bits(int word) const {
   COIL_CHECK(word < kWords);
   return {&ctx_.graph.pool(), ctx_.graph.pool().random(seed_, salt_ + word, element_)};
 }
 
-Value Draw::wide_bits(int word) const {
+Element Draw::wide_bits(int word) const {
   return shift_left(bits(word).cast(DType::U64), 32.0) | bits(word + 1).cast(DType::U64);
 }
 
-Value Draw::uniform(DType storage, int word) const {
+Element Draw::uniform(DType storage, int word) const {
   auto& pool = ctx_.graph.pool();
   // Few enough bits for a signed number, which machines convert faster.
   auto high_bits = [&](int count, int at) {
-    return Value{&pool, pool.bitcast(shift_right(bits(at), 32.0 - count), DType::I32)};
+    return Element{&pool, pool.bitcast(shift_right(bits(at), 32.0 - count), DType::I32)};
   };
   if (storage == DType::F64)
     return (high_bits(27, word).cast(DType::F64) * 0x1p26 + high_bits(26, word + 1).cast(DType::F64)) * 0x1p-53;
@@ -54,27 +54,27 @@ Value Draw::uniform(DType storage, int word) const {
   return high_bits(count, word).cast(DType::F32) * std::ldexp(1.0, -count);
 }
 
-Value Draw::open_uniform(DType t, int word) const {
+Element Draw::open_uniform(DType t, int word) const {
   if (t == DType::F64) return minimum(uniform(t, word) + 0x1p-54, 1 - 0x1p-53);
   return minimum(bits(word).cast(DType::F32) * 0x1p-32 + 0x1p-33, 1 - 0x1p-24);
 }
 
-Value Draw::normal(DType t) const { return sqrt(log(open_uniform(t, 0)) * -2.0) * cos(uniform(t, 2) * (2 * M_PI)); }
+Element Draw::normal(DType t) const { return sqrt(log(open_uniform(t, 0)) * -2.0) * cos(uniform(t, 2) * (2 * M_PI)); }
 
-Value Draw::bernoulli(double p) const {
+Element Draw::bernoulli(double p) const {
   auto& pool = ctx_.graph.pool();
   if (!(p > 0) || p >= 1) return {&pool, pool.constant_int(DType::Bool, p >= 1)};
   return lt(bits(),
-            Value{&pool, pool.constant_int(DType::U32, static_cast<std::int64_t>(std::min(
-                                                           std::max(std::round(p * 0x1p32), 1.0), 0x1p32 - 1)))});
+            Element{&pool, pool.constant_int(DType::U32, static_cast<std::int64_t>(std::min(
+                                                             std::max(std::round(p * 0x1p32), 1.0), 0x1p32 - 1)))});
 }
 
-Value Draw::bernoulli(Value p) const { return lt(uniform(p.dtype()), p); }
+Element Draw::bernoulli(Element p) const { return lt(uniform(p.dtype()), p); }
 
-Value Draw::integer(Expr low, Expr high) const {
+Element Draw::integer(Expr low, Expr high) const {
   constexpr std::int64_t kNarrow = std::int64_t{1} << 31;
   const auto first = low.constant(), end = high.constant();
-  const Value start = index_value(ctx_, low);
+  const Element start = index_value(ctx_, low);
   if (first && end) {
     const std::uint64_t count = static_cast<std::uint64_t>(*end) - static_cast<std::uint64_t>(*first);
     if (count == 0) return wide_bits().cast(DType::I64);
@@ -82,10 +82,10 @@ Value Draw::integer(Expr low, Expr high) const {
     if (count < kNarrow) return shift_right(bits().cast(DType::I64) * static_cast<double>(count), 32.0) + start;
   }
   auto& pool = ctx_.graph.pool();
-  const Value count =
+  const Element count =
       first && end
-          ? Value{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(static_cast<std::uint64_t>(*end) -
-                                                                                 static_cast<std::uint64_t>(*first)))}
+          ? Element{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(static_cast<std::uint64_t>(*end) -
+                                                                                   static_cast<std::uint64_t>(*first)))}
           : index_value(ctx_, high - low).cast(DType::U64);
   return remainder(wide_bits(), count).cast(DType::I64) + start;
 }
@@ -93,7 +93,7 @@ Value Draw::integer(Expr low, Expr high) const {
 namespace {
 
 /// A result of the node from the body that `f` draws for it.
-LoweringFunction drawn(std::function<Value(Context&, const Draw&, const ops::Values& args)> f) {
+LoweringFunction drawn(std::function<Element(Context&, const Draw&, const ops::Values& args)> f) {
   return [f = std::move(f)](Context& ctx, const ops::Values& args) -> Lowered {
     return result(ctx, f(ctx, Draw(ctx, ctx.result()), args));
   };
@@ -113,8 +113,8 @@ DType float_register(const Context& ctx) {
   return is_floating(t) ? register_type(t) : DType::F64;
 }
 
-Value from_to(Context& ctx, const Draw& draw, double from, double to) {
-  Value u = draw.uniform(ctx.result().dtype);
+Element from_to(Context& ctx, const Draw& draw, double from, double to) {
+  Element u = draw.uniform(ctx.result().dtype);
   return from == 0 && to == 1 ? u : u * (to - from) + from;
 }
 
@@ -131,7 +131,7 @@ Lowered normal_with(Context& ctx, const ops::Values& args) { return normal_of(ct
 Lowered normal_like(Context& ctx, const ops::Values& args) { return normal_of(ctx, args[1], args[2]); }
 
 /// Integers in all of a type's range; of floats those that it tells apart (at::Tensor.random_).
-Value any_integer(Context& ctx, const Draw& draw, Expr from) {
+Element any_integer(Context& ctx, const Draw& draw, Expr from) {
   switch (ctx.result().dtype) {
     case DType::Bool: return draw.integer(from, 2);
     case DType::U8: return draw.integer(from, 256);
@@ -148,10 +148,10 @@ Value any_integer(Context& ctx, const Draw& draw, Expr from) {
       const auto first = from.constant();
       if (!first) refuse(ctx, "takes a bound that is known when it is compiled");
       const std::uint64_t count = (std::uint64_t{1} << 63) - static_cast<std::uint64_t>(*first);
-      const Value bits = draw.wide_bits();
-      const Value below =
+      const Element bits = draw.wide_bits();
+      const Element below =
           count == 0 ? bits
-                     : remainder(bits, Value{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(count))});
+                     : remainder(bits, Element{&pool, pool.constant_int(DType::U64, static_cast<std::int64_t>(count))});
       return below.cast(DType::I64) + index_value(ctx, from);
     }
     default: refuse(ctx, fmt::format("draws no {}", torch_name(ctx.result().dtype)));
@@ -172,23 +172,25 @@ LoweringFunction bernoulli_of(std::size_t argument) {
 }
 
 /// A count or a number that is data decides by: parameters in f64, one of `args` each.
-Value parameter(Context& ctx, const ops::Value& arg) {
+Element parameter(Context& ctx, const ops::Value& arg) {
   return element(ctx, ctx.tensor(arg), ctx.result().sizes).cast(DType::F64);
 }
-Value stored(Context& ctx, Value drawn) { return drawn.cast(register_type(ctx.result().dtype)); }
+Element stored(Context& ctx, Element drawn) { return drawn.cast(register_type(ctx.result().dtype)); }
 
 /// Of shape `a` and scale 1. Below 1 the shape is raised by one and the number multiplied by a power of another
 /// (Marsaglia and Tsang, 2000), so that it may be as near to 0 as it should.
-Value standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
-  const Value a = parameter(ctx, args[0]), small = lt(a, 1.0);
-  const Value above = apply(ScalarOp::GammaQuantile, where(small, a + 1.0, a), draw.open_uniform(DType::F64));
-  const Value g = where(small, above * exp(log(draw.open_uniform(DType::F64, 2)) / a), above);
+Element standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
+  const Element a = parameter(ctx, args[0]), small = lt(a, 1.0);
+  const Element above = apply(ScalarOp::GammaQuantile, where(small, a + 1.0, a), draw.open_uniform(DType::F64));
+  const Element g = where(small, above * exp(log(draw.open_uniform(DType::F64, 2)) / a), above);
   const DType t = ctx.result().dtype;
   return stored(ctx, maximum(g, t == DType::F64 ? 0x1p-1022 : t == DType::F16 ? 0x1p-14 : 0x1p-126));
 }
 
 /// draw_seed(device): the seed of this call, for draws that another program is to repeat.
-Lowered draw_seed(Context& ctx, const ops::Values&) { return result(ctx, Value{&ctx.graph.pool(), ctx.graph.seed()}); }
+Lowered draw_seed(Context& ctx, const ops::Values&) {
+  return result(ctx, Element{&ctx.graph.pool(), ctx.graph.seed()});
+}
 
 /// draw(seed, size, physical_layout, kind, a, b, number): numbers that follow from the arguments alone.
 Lowered draw(Context& ctx, const ops::Values& args) {
@@ -223,9 +225,9 @@ LoweringFunction dropout(bool features) {
     check_probability(ctx, p);
     const sym::TensorMeta& meta = ctx.result();
     const DType t = register_type(meta.dtype);
-    const Value x = element(ctx, ctx.tensor(args[0]), meta.sizes);
+    const Element x = element(ctx, ctx.tensor(args[0]), meta.sizes);
     if (p == 1) return result(ctx, x * 0.0);
-    const Value scale = (number(ctx, t, 1) / number(ctx, t, 1 - p)).cast(meta.dtype);
+    const Element scale = (number(ctx, t, 1) / number(ctx, t, 1 - p)).cast(meta.dtype);
     return result(ctx, x * where(mask_of(ctx, meta, features).bernoulli(1 - p), scale, number(ctx, t, 0)));
   };
 }
@@ -238,10 +240,10 @@ LoweringFunction alpha_dropout(bool features) {
     check_probability(ctx, p);
     const sym::TensorMeta& meta = ctx.result();
     const DType t = register_type(meta.dtype);
-    const Value x = element(ctx, ctx.tensor(args[0]), meta.sizes);
+    const Element x = element(ctx, ctx.tensor(args[0]), meta.sizes);
     if (p == 1) return result(ctx, x * 0.0);
     const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p)), shift = kAlpha * a * p;
-    const Value keep = mask_of(ctx, meta, features).bernoulli(1 - p);
+    const Element keep = mask_of(ctx, meta, features).bernoulli(1 - p);
     return result(ctx, x * where(keep, number(ctx, t, a), number(ctx, t, 0)) +
                            where(keep, number(ctx, t, shift), number(ctx, t, shift - kAlpha * a)));
   };
@@ -253,7 +255,7 @@ Lowered native_dropout(Context& ctx, const ops::Values& args) {
   check_probability(ctx, p);
   const sym::TensorMeta &meta = ctx.result(0), &mask_meta = ctx.result(1);
   const DType t = register_type(meta.dtype);
-  const Value x = element(ctx, ctx.tensor(args[0]), meta.sizes), keep = Draw(ctx, meta).bernoulli(1 - p);
+  const Element x = element(ctx, ctx.tensor(args[0]), meta.sizes), keep = Draw(ctx, meta).bernoulli(1 - p);
   const double scale = p == 1 ? 0 : 1 / (1 - p);
   return std::vector<TensorBox>{result(ctx, x * where(keep, number(ctx, t, scale), number(ctx, t, 0)), meta),
                                 result(ctx, keep, mask_meta)};
@@ -265,13 +267,13 @@ Lowered rrelu_with_noise(Context& ctx, const ops::Values& args) {
   const sym::TensorMeta& meta = ctx.result(0);
   const DType t = register_type(meta.dtype);
   const double lower = real(ctx, args[2]), upper = real(ctx, args[3]);
-  const Value x = element(ctx, ctx.tensor(args[0]), meta.sizes);
+  const Element x = element(ctx, ctx.tensor(args[0]), meta.sizes);
   const auto* training = args[4].get_if<ops::Bool>();
   if (!training || training->condition.is_constant(0))
     return std::vector<TensorBox>{result(ctx, where(le(x, 0.0), x * ((lower + upper) / 2), x), meta),
                                   result(ctx, element(ctx, ctx.tensor(args[1]), meta.sizes), ctx.result(1))};
-  const Value slope = (Draw(ctx, meta).uniform(meta.dtype) * (upper - lower) + lower).cast(meta.dtype);
-  const Value sloped = where(le(x, 0.0), slope, number(ctx, t, 1));
+  const Element slope = (Draw(ctx, meta).uniform(meta.dtype) * (upper - lower) + lower).cast(meta.dtype);
+  const Element sloped = where(le(x, 0.0), slope, number(ctx, t, 1));
   return std::vector<TensorBox>{result(ctx, x * sloped, meta), result(ctx, sloped, ctx.result(1))};
 }
 

@@ -16,24 +16,24 @@ class Draw {
   Draw(Context&, const sym::TensorMeta&, Scalar seed, std::int64_t number);
 
   /// 32 random bits (U32); `word` counts the draws of an element.
-  Value bits(int word = 0) const;
+  Element bits(int word = 0) const;
   /// 64 random bits (U64), of two words.
-  Value wide_bits(int word = 0) const;
+  Element wide_bits(int word = 0) const;
   /// In [0, 1), every number with the dtype's bits equally often; F64 takes two words.
-  Value uniform(DType storage, int word = 0) const;
+  Element uniform(DType storage, int word = 0) const;
   /// In (0, 1), finer near 0, in a register type: what logarithms may be taken of.
-  Value open_uniform(DType register_type, int word = 0) const;
+  Element open_uniform(DType register_type, int word = 0) const;
   /// Of mean 0 and deviation 1, by Box and Muller (1958).
-  Value normal(DType register_type) const;
+  Element normal(DType register_type) const;
   /// True with this probability.
-  Value bernoulli(double probability) const;
+  Element bernoulli(double probability) const;
   /// The same for probabilities that are data, of a float register type.
-  Value bernoulli(Value probability) const;
+  Element bernoulli(Element probability) const;
   /// An I64 from `low` to `high` - 1; where both are 0, of all 64 bits.
-  Value integer(Expr low, Expr high) const;
+  Element integer(Expr low, Expr high) const;
 
  private:
-  Value number(DType register_type, double v) const {
+  Element number(DType register_type, double v) const {
     return {&ctx_.graph.pool(), ctx_.graph.pool().constant(register_type, v)};
   }
   Context& ctx_;

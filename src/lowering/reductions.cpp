@@ -28,8 +28,8 @@ Axes reduced_axes(Context& ctx, const TensorBox& box, const std::vector<std::int
 }
 
 TensorBox reduce_over(Context& ctx, const TensorBox& box, const Axes& axes, ReductionKind kind, DType register_type,
-                      const std::function<Value(Value)>& f) {
-  Value x = element_at(ctx, box, axes.index, axes.sizes, axes.reduced).cast(register_type);
+                      const std::function<Element(Element)>& f) {
+  Element x = element_at(ctx, box, axes.index, axes.sizes, axes.reduced).cast(register_type);
   if (f) x = f(x);
   const DType out = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin ? DType::I64
                     : kind == ReductionKind::Any || kind == ReductionKind::All     ? DType::Bool
@@ -37,7 +37,7 @@ TensorBox reduce_over(Context& ctx, const TensorBox& box, const Axes& axes, Redu
   return reduction(ctx, out, axes.sizes, axes.reduced, kind, x);
 }
 
-Value reduced_value(Context& ctx, const TensorBox& reduced, const Axes& axes) {
+Element reduced_value(Context& ctx, const TensorBox& reduced, const Axes& axes) {
   Exprs index;
   for (std::size_t d = 0; d < axes.sizes.size(); ++d)
     index.push_back(reduced.sizes[d].is_constant(1) ? Expr(0) : ctx.graph.ivar(d));
@@ -72,14 +72,14 @@ TensorBox finished(Context& ctx, const TensorBox& box, const sym::TensorMeta& me
   return box;
 }
 
-LoweringFunction simple(ReductionKind kind, Value (*f)(Value) = nullptr) {
+LoweringFunction simple(ReductionKind kind, Element (*f)(Element) = nullptr) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
     const DType t =
         kind == ReductionKind::Any || kind == ReductionKind::All ? DType::Bool : register_type(ctx.result().dtype);
-    return finished(ctx,
-                    reduce_over(ctx, box, call_axes(ctx, box), kind, t, f ? std::function<Value(Value)>(f) : nullptr),
-                    ctx.result());
+    return finished(
+        ctx, reduce_over(ctx, box, call_axes(ctx, box), kind, t, f ? std::function<Element(Element)>(f) : nullptr),
+        ctx.result());
   };
 }
 
@@ -92,7 +92,7 @@ LoweringFunction over_list(ReductionKind kind) {
   };
 }
 
-Value count_value(Context& ctx, const Axes& axes, DType t) { return index_value(ctx, axes.count).cast(t); }
+Element count_value(Context& ctx, const Axes& axes, DType t) { return index_value(ctx, axes.count).cast(t); }
 
 Lowered mean(Context& ctx, const Values& args) {
   const TensorBox box = ctx.tensor(args[0]);
@@ -132,7 +132,7 @@ Lowered aminmax(Context& ctx, const Values& args) {
 }
 
 struct Moments {
-  Value mean, variance;
+  Element mean, variance;
   Axes axes;
 };
 
@@ -145,13 +145,13 @@ Moments moments(Context& ctx, const TensorBox& box, DType t) {
   const double minus = correction                         ? (correction->is_none() ? 1.0 : correction->as_double())
                        : unbiased && !unbiased->as_bool() ? 0.0
                                                           : 1.0;
-  Value n = count_value(ctx, axes, t);
+  Element n = count_value(ctx, axes, t);
   const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t);
-  const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [&](Value x) {
-    Value deviation = x - reduced_value(ctx, sum, axes) / n;
+  const TensorBox squares = reduce_over(ctx, box, axes, ReductionKind::Sum, t, [&](Element x) {
+    Element deviation = x - reduced_value(ctx, sum, axes) / n;
     return deviation * deviation;
   });
-  Value divisor = minus == 0 ? n : maximum(n - minus, 0.0);
+  Element divisor = minus == 0 ? n : maximum(n - minus, 0.0);
   return {element(ctx, sum, axes.sizes) / n, element(ctx, squares, axes.sizes) / divisor, axes};
 }
 
@@ -159,7 +159,7 @@ LoweringFunction spread(bool root, bool with_mean) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
     const Moments m = moments(ctx, box, register_type(box.dtype()));
-    Value v = root ? sqrt(m.variance) : m.variance;
+    Element v = root ? sqrt(m.variance) : m.variance;
     if (!with_mean) return result(ctx, v);
     return std::vector<TensorBox>{result(ctx, v, ctx.result(0)), result(ctx, m.mean, ctx.result(1))};
   };
@@ -168,15 +168,15 @@ LoweringFunction spread(bool root, bool with_mean) {
 Lowered vector_norm(Context& ctx, const TensorBox& box, double order) {
   const DType t = register_type(ctx.result().dtype);
   const Axes axes = call_axes(ctx, box);
-  auto reduced = [&](ReductionKind kind, const std::function<Value(Value)>& f) {
+  auto reduced = [&](ReductionKind kind, const std::function<Element(Element)>& f) {
     return element(ctx, reduce_over(ctx, box, axes, kind, t, f), axes.sizes);
   };
-  if (order == 2) return result(ctx, sqrt(reduced(ReductionKind::Sum, [](Value x) { return x * x; })));
-  if (order == 1) return result(ctx, reduced(ReductionKind::Sum, [](Value x) { return abs(x); }));
-  if (order == 0) return result(ctx, reduced(ReductionKind::Sum, [t](Value x) { return ne(x, 0.0).cast(t); }));
+  if (order == 2) return result(ctx, sqrt(reduced(ReductionKind::Sum, [](Element x) { return x * x; })));
+  if (order == 1) return result(ctx, reduced(ReductionKind::Sum, [](Element x) { return abs(x); }));
+  if (order == 0) return result(ctx, reduced(ReductionKind::Sum, [t](Element x) { return ne(x, 0.0).cast(t); }));
   if (std::isinf(order))
-    return result(ctx, reduced(order > 0 ? ReductionKind::Max : ReductionKind::Min, [](Value x) { return abs(x); }));
-  return result(ctx, pow(reduced(ReductionKind::Sum, [&](Value x) { return pow(abs(x), order); }), 1 / order));
+    return result(ctx, reduced(order > 0 ? ReductionKind::Max : ReductionKind::Min, [](Element x) { return abs(x); }));
+  return result(ctx, pow(reduced(ReductionKind::Sum, [&](Element x) { return pow(abs(x), order); }), 1 / order));
 }
 
 Lowered norm(Context& ctx, const Values& args) {
@@ -189,9 +189,9 @@ Lowered logsumexp(Context& ctx, const Values& args) {
   const Axes axes = call_axes(ctx, box);
   const DType t = register_type(ctx.result().dtype);
   const TensorBox high = reduce_over(ctx, box, axes, ReductionKind::Max, t);
-  auto shift = [](Value m) { return where(isinf(m), m.number(0), m); };
+  auto shift = [](Element m) { return where(isinf(m), m.number(0), m); };
   const TensorBox sum = reduce_over(ctx, box, axes, ReductionKind::Sum, t,
-                                    [&](Value x) { return exp(x - shift(reduced_value(ctx, high, axes))); });
+                                    [&](Element x) { return exp(x - shift(reduced_value(ctx, high, axes))); });
   return result(ctx, log(element(ctx, sum, axes.sizes)) + shift(element(ctx, high, axes.sizes)));
 }
 
@@ -203,7 +203,8 @@ Lowered dot(Context& ctx, const Values& args) {
   const Expr k = ctx.graph.rvar(0), length = b.sizes[0];
   Exprs index = ctx.graph.ivars(a.rank() - 1);
   index.push_back(k);
-  Value product = element_at(ctx, a, index, sizes, {length}).cast(t) * element_at(ctx, b, {k}, sizes, {length}).cast(t);
+  Element product =
+      element_at(ctx, a, index, sizes, {length}).cast(t) * element_at(ctx, b, {k}, sizes, {length}).cast(t);
   return finished(ctx, reduction(ctx, t, sizes, {length}, ReductionKind::Sum, product), ctx.result());
 }
 
@@ -211,7 +212,7 @@ Lowered dot(Context& ctx, const Values& args) {
 
 void add_reductions(Table& t) {
   t["aten.sum.default"] = t["aten.sum.dim_IntList"] = simple(ReductionKind::Sum);
-  t["aten.nansum.default"] = simple(ReductionKind::Sum, [](Value x) { return where(isnan(x), x.number(0), x); });
+  t["aten.nansum.default"] = simple(ReductionKind::Sum, [](Element x) { return where(isnan(x), x.number(0), x); });
   t["aten.prod.default"] = t["aten.prod.dim_int"] = simple(ReductionKind::Prod);
   t["aten.amax.default"] = t["aten.max.default"] = simple(ReductionKind::Max);
   t["aten.amin.default"] = t["aten.min.default"] = simple(ReductionKind::Min);
@@ -223,7 +224,7 @@ void add_reductions(Table& t) {
       t["aten.count_nonzero.dim_IntList"] = [](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
     return reduce_over(ctx, box, call_axes(ctx, box), ReductionKind::Sum, register_type(box.dtype()),
-                       [](Value x) { return x.cast(DType::Bool).cast(DType::I64); });
+                       [](Element x) { return x.cast(DType::Bool).cast(DType::I64); });
   };
   t["aten.mean.default"] = t["aten.mean.dim"] = mean;
   t["aten.argmax.default"] = position(ReductionKind::ArgMax);

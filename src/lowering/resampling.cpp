@@ -25,10 +25,10 @@ std::vector<Axis> axes_of(Context& ctx, const Values& args, const TensorBox& box
   return axes;
 }
 
-Value real(Context& ctx, Expr e, DType t) { return index_value(ctx, e).cast(t); }
+Element real(Context& ctx, Expr e, DType t) { return index_value(ctx, e).cast(t); }
 
 /// Input steps per output step (area_pixel_compute_scale in aten/src/ATen/native/UpSample.h).
-Value scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
+Element scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
   if (align_corners) return a.out.is_constant(1) ? number(ctx, t, 0) : real(ctx, a.in - 1, t) / real(ctx, a.out - 1, t);
   if (a.factor && *a.factor > 0) return number(ctx, t, 1.0 / *a.factor);
   return real(ctx, a.in, t) / real(ctx, a.out, t);
@@ -38,14 +38,14 @@ Value scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
 DType position_type(Context& ctx, const Axis& a) {
   return ctx.graph.env().bounds(a.in).high < (std::int64_t{1} << 31) - 8 ? DType::I32 : DType::I64;
 }
-Value last_of(Context& ctx, const Axis& a) { return index_value(ctx, a.in - 1).cast(position_type(ctx, a)); }
-Value clamped(Context& ctx, Value index, const Axis& a) { return minimum(maximum(index, 0.0), last_of(ctx, a)); }
+Element last_of(Context& ctx, const Axis& a) { return index_value(ctx, a.in - 1).cast(position_type(ctx, a)); }
+Element clamped(Context& ctx, Element index, const Axis& a) { return minimum(maximum(index, 0.0), last_of(ctx, a)); }
 
-Value nearest_position(Context& ctx, const Axis& a, bool exact) {
+Element nearest_position(Context& ctx, const Axis& a, bool exact) {
   const DType t = DType::F32;
-  Value at = real(ctx, a.i, t);
+  Element at = real(ctx, a.i, t);
   if (exact) at = at + 0.5;
-  Value scaled =
+  Element scaled =
       minimum(floor(at * scale_of(ctx, a, t, false)).cast(position_type(ctx, a)), last_of(ctx, a)).cast(DType::I64);
   if (!a.sizes_first || !a.factor) return scaled;
   for (int times : {2, 1})
@@ -55,7 +55,7 @@ Value nearest_position(Context& ctx, const Axis& a, bool exact) {
 }
 
 /// The element at computed positions of the last dimensions, each clamped to its own.
-Value element_by(Context& ctx, const TensorBox& box, const std::vector<Value>& positions) {
+Element element_by(Context& ctx, const TensorBox& box, const std::vector<Element>& positions) {
   const std::size_t lead = box.rank() - positions.size();
   Exprs index = ctx.graph.ivars(lead);
   std::vector<Scalar> indirect;
@@ -84,7 +84,7 @@ LoweringFunction nearest(std::size_t spatial, bool exact) {
       index.push_back(sym::floor_div(a.i, ratio));
     }
     if (whole_steps) return result(ctx, element_at(ctx, box, index, ctx.result().sizes));
-    std::vector<Value> positions;
+    std::vector<Element> positions;
     for (auto& a : axes) {
       positions.push_back(nearest_position(ctx, a, exact));
     }
@@ -93,15 +93,15 @@ LoweringFunction nearest(std::size_t spatial, bool exact) {
 }
 
 /// Interpolates over dimension `d` and those after it; `positions` holds what was chosen for those before.
-Value interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& axes,
-                  const std::vector<std::vector<std::pair<Value, Value>>>& taps, std::vector<Value>& positions,
-                  DType t) {
+Element interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& axes,
+                    const std::vector<std::vector<std::pair<Element, Element>>>& taps, std::vector<Element>& positions,
+                    DType t) {
   const std::size_t d = positions.size();
   if (d == axes.size()) return element_by(ctx, box, positions).cast(t);
-  Value sum;
+  Element sum;
   for (auto& [at, weight] : taps[d]) {
     positions.push_back(at);
-    Value term = interpolate(ctx, box, axes, taps, positions, t) * weight;
+    Element term = interpolate(ctx, box, axes, taps, positions, t) * weight;
     positions.pop_back();
     sum = sum.scalar ? sum + term : term;
   }
@@ -109,24 +109,24 @@ Value interpolate(Context& ctx, const TensorBox& box, const std::vector<Axis>& a
 }
 
 /// Two positions and weights for each dimension.
-std::vector<std::pair<Value, Value>> linear_taps(Context& ctx, const Axis& a, DType t, bool align_corners) {
-  Value scale = scale_of(ctx, a, t, align_corners);
-  Value at = align_corners ? scale * real(ctx, a.i, t) : maximum(scale * (real(ctx, a.i, t) + 0.5) - 0.5, 0.0);
-  Value low = minimum(floor(at).cast(position_type(ctx, a)), last_of(ctx, a));
-  Value high = minimum(low + 1.0, last_of(ctx, a));
-  Value fraction = minimum(maximum(at - low.cast(t), 0.0), 1.0);
+std::vector<std::pair<Element, Element>> linear_taps(Context& ctx, const Axis& a, DType t, bool align_corners) {
+  Element scale = scale_of(ctx, a, t, align_corners);
+  Element at = align_corners ? scale * real(ctx, a.i, t) : maximum(scale * (real(ctx, a.i, t) + 0.5) - 0.5, 0.0);
+  Element low = minimum(floor(at).cast(position_type(ctx, a)), last_of(ctx, a));
+  Element high = minimum(low + 1.0, last_of(ctx, a));
+  Element fraction = minimum(maximum(at - low.cast(t), 0.0), 1.0);
   return {{low, 1.0 - fraction}, {high, fraction}};
 }
 
 /// Four positions and weights: the cubic convolution with A = -0.75.
-std::vector<std::pair<Value, Value>> cubic_taps(Context& ctx, const Axis& a, DType t, bool align_corners) {
+std::vector<std::pair<Element, Element>> cubic_taps(Context& ctx, const Axis& a, DType t, bool align_corners) {
   constexpr double kA = -0.75;
-  Value scale = scale_of(ctx, a, t, align_corners);
-  Value at = align_corners ? scale * real(ctx, a.i, t) : scale * (real(ctx, a.i, t) + 0.5) - 0.5;
-  Value base = floor(at), f = at - base;
-  auto near = [&](Value x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1.0; };
-  auto far = [&](Value x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
-  Value first = base.cast(position_type(ctx, a));
+  Element scale = scale_of(ctx, a, t, align_corners);
+  Element at = align_corners ? scale * real(ctx, a.i, t) : scale * (real(ctx, a.i, t) + 0.5) - 0.5;
+  Element base = floor(at), f = at - base;
+  auto near = [&](Element x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1.0; };
+  auto far = [&](Element x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
+  Element first = base.cast(position_type(ctx, a));
   return {{clamped(ctx, first - 1.0, a), far(f + 1.0)},
           {clamped(ctx, first, a), near(f)},
           {clamped(ctx, first + 1.0, a), near(1.0 - f)},
@@ -135,8 +135,8 @@ std::vector<std::pair<Value, Value>> cubic_taps(Context& ctx, const Axis& a, DTy
 
 }  // namespace
 
-std::vector<std::pair<Value, Value>> interpolation_taps(Context& ctx, const Axis& a, Interpolation kind, DType t,
-                                                        bool align_corners) {
+std::vector<std::pair<Element, Element>> interpolation_taps(Context& ctx, const Axis& a, Interpolation kind, DType t,
+                                                            bool align_corners) {
   if (kind != Interpolation::Linear && kind != Interpolation::Cubic)
     return {{nearest_position(ctx, a, kind == Interpolation::NearestExact), number(ctx, t, 1)}};
   auto taps =
@@ -154,11 +154,11 @@ LoweringFunction interpolated(std::size_t spatial, bool cubic) {
     const DType t = ctx.result().dtype == DType::F64 ? DType::F64 : DType::F32;
     const bool align_corners = args[2].as_bool();
     const auto axes = axes_of(ctx, args, box, spatial, true);
-    std::vector<std::vector<std::pair<Value, Value>>> taps;
+    std::vector<std::vector<std::pair<Element, Element>>> taps;
     for (auto& a : axes)
       taps.push_back(
           interpolation_taps(ctx, a, cubic ? Interpolation::Cubic : Interpolation::Linear, t, align_corners));
-    std::vector<Value> positions;
+    std::vector<Element> positions;
     return result(ctx, interpolate(ctx, box, axes, taps, positions, t));
   };
 }
@@ -211,7 +211,7 @@ Lowered im2col(Context& ctx, const Values& args) {
   const Expr h = sym::floor_div(l, columns) * stride[0] - padding[0] +
                  sym::mod(sym::floor_div(column, kernel[1]), kernel[0]) * dilation[0];
   const Expr w = sym::mod(l, columns) * stride[1] - padding[1] + sym::mod(column, kernel[1]) * dilation[1];
-  Value inside = condition(ctx, 1);
+  Element inside = condition(ctx, 1);
   for (Expr bound : {sym::ge(h, 0), sym::lt(h, box.sizes[2]), sym::ge(w, 0), sym::lt(w, box.sizes[3])})
     inside = inside & condition(ctx, ctx.graph.env().simplify(bound, loops));
   return result(ctx, element_at(ctx, box, {batched ? ctx.graph.ivar(0) : Expr(0), sym::floor_div(column, area), h, w},

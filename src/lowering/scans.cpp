@@ -42,7 +42,7 @@ bool lies_last(const Exprs& sizes, std::size_t dim) {
 
 }  // namespace
 
-TensorBox running_scan(Context& ctx, DType dtype, const Exprs& sizes, std::size_t dim, ScanKind kind, Value body,
+TensorBox running_scan(Context& ctx, DType dtype, const Exprs& sizes, std::size_t dim, ScanKind kind, Element body,
                        const Exprs& strides) {
   auto [box, window] = library_result(ctx, dtype, sizes, strides);
   std::vector<ir::BufferId> outs{window.buffer};
@@ -180,22 +180,22 @@ TensorBox running_in_chunks(Context& ctx, const TensorBox& box, std::size_t dim,
   sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(dim) + 1, kChunk);
   const std::size_t rank = meta.rank();
   const Expr i = ctx.graph.ivar(dim), at = i * kChunk + ctx.graph.ivar(dim + 1), chunk = sym::floor_div(i, kChunk);
-  Value inside = condition(ctx, sym::lt(at, n));
-  Value x = element_at(ctx, box, around(rank + 1, 2, {at}), sizes, {}, inside).cast(t);
+  Element inside = condition(ctx, sym::lt(at, n));
+  Element x = element_at(ctx, box, around(rank + 1, 2, {at}), sizes, {}, inside).cast(t);
   // What stands behind the row's end reaches nothing in it.
   const TensorBox within = running_scan(ctx, t, sizes, dim + 1, kind, x);
   const TensorBox before = running_scan(ctx, t, totals_sizes, dim, kind,
                                         element_at(ctx, within, around(rank, 1, {i, kChunk - 1}), totals_sizes));
-  Value here = element_at(ctx, within, around(rank, 1, {chunk, sym::mod(i, kChunk)}), meta.sizes);
-  Value follows = condition(ctx, sym::ge(chunk, 1)),
-        earlier = element_at(ctx, before, around(rank, 1, {chunk - 1}), meta.sizes, {}, follows);
+  Element here = element_at(ctx, within, around(rank, 1, {chunk, sym::mod(i, kChunk)}), meta.sizes);
+  Element follows = condition(ctx, sym::ge(chunk, 1)),
+          earlier = element_at(ctx, before, around(rank, 1, {chunk - 1}), meta.sizes, {}, follows);
   return result(ctx, where(follows, kind == ScanKind::Sum ? earlier + here : earlier * here, here), meta);
 }
 
 LoweringFunction running(ScanKind kind) {
   return [kind](Context& ctx, const Values& args) -> Lowered {
     const sym::TensorMeta& meta = ctx.result();
-    Value x = operand(ctx, args[0], meta.sizes, register_type(meta.dtype));
+    Element x = operand(ctx, args[0], meta.sizes, register_type(meta.dtype));
     if (meta.rank() == 0) return result(ctx, x);
     const std::size_t dim = dimension(ctx, args[1], meta.rank());
     if ((kind == ScanKind::Sum || kind == ScanKind::Prod) && few_long_rows(ctx, meta.sizes, dim) &&
@@ -216,11 +216,11 @@ LoweringFunction running_extreme(ScanKind kind) {
       return std::vector<TensorBox>{result(ctx, element(ctx, box, {}), meta),
                                     result(ctx, number(ctx, DType::I64, 0), positions)};
     const std::size_t dim = dimension(ctx, args[1], meta.rank());
-    Value x = element(ctx, box, meta.sizes);
+    Element x = element(ctx, box, meta.sizes);
     const TensorBox values = running_scan(ctx, meta.dtype, meta.sizes, dim, kind, x, meta.strides);
-    Value reached = eq(x, element(ctx, values, meta.sizes));
+    Element reached = eq(x, element(ctx, values, meta.sizes));
     if (is_floating(x.dtype())) reached = reached | isnan(x);
-    Value at = where(reached, index_value(ctx, ctx.graph.ivar(dim)), number(ctx, DType::I64, 0));
+    Element at = where(reached, index_value(ctx, ctx.graph.ivar(dim)), number(ctx, DType::I64, 0));
     return std::vector<TensorBox>{
         values, running_scan(ctx, DType::I64, positions.sizes, dim, ScanKind::Max, at, positions.strides)};
   };

@@ -12,7 +12,7 @@ bool lacks_update(Context& ctx, DType stored, ir::StoreMode mode) {
          !(mode == ir::StoreMode::Add && stored == DType::I64);
 }
 
-void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, Exprs index,
+void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Element body, Exprs index,
                   std::vector<Scalar> indirect, ir::StoreMode mode, bool apart) {
   const bool grids = ctx.target().has(target::Feature::ThreadGrids) && !apart;
   if (grids && (ctx.options.orders_writes || lacks_update(ctx, out.dtype(), mode)) &&
@@ -31,7 +31,7 @@ namespace {
 using Values = ops::Values;
 using ir::StoreMode;
 
-Scalar position(Context& ctx, Value index, Expr size) {
+Scalar position(Context& ctx, Element index, Expr size) {
   return ctx.graph.pool().check_index(index.cast(DType::I64), size);
 }
 
@@ -72,7 +72,7 @@ ScatterCall prepare(Context& ctx, const Values& args, StoreMode mode) {
   return call;
 }
 
-Value source(Context& ctx, const ops::Value& arg, const ScatterCall& call) {
+Element source(Context& ctx, const ops::Value& arg, const ScatterCall& call) {
   auto box = ctx.optional_tensor(arg);
   const DType t = register_type(call.out.dtype());
   if (!box) return {&ctx.graph.pool(), ctx.number(arg, t)};
@@ -112,7 +112,7 @@ Lowered scatter_reduce(Context& ctx, const Values& args) {
   const TensorBox counts = pointwise(ctx, t, call.out.sizes, number(ctx, t, include_self ? 1 : 0));
   counts.realize();
   scatter_into(ctx, counts, call.index.sizes, number(ctx, t, 1), call.at, call.indirect, StoreMode::Add);
-  Value sum = element(ctx, call.out, call.out.sizes), n = maximum(element(ctx, counts, call.out.sizes), 1.0);
+  Element sum = element(ctx, call.out, call.out.sizes), n = maximum(element(ctx, counts, call.out.sizes), 1.0);
   return result(ctx, is_floating(t) ? sum / n : floor_div(sum, n));
 }
 
@@ -131,7 +131,7 @@ Lowered index_put(Context& ctx, const Values& args) {
     Exprs i;
     for (std::size_t d = 0; d < mask.rank(); ++d) i.push_back(ctx.graph.ivar(first + d));
     const Exprs& sizes = ctx.result().sizes;
-    Value value = element_at(ctx, values, Exprs(values.rank(), 0), sizes).cast(register_type(self.dtype()));
+    Element value = element_at(ctx, values, Exprs(values.rank(), 0), sizes).cast(register_type(self.dtype()));
     return result(ctx, where(element_at(ctx, mask, i, sizes), value, element(ctx, self, sizes)));
   }
   const auto indices =
@@ -191,12 +191,12 @@ LoweringFunction index_rows(StoreMode mode, bool fill) {
     sizes[dim] = index.sizes[0];
     at[dim] = ctx.graph.pool().indirect(0);
     const DType t = register_type(out.dtype());
-    Value body;
+    Element body;
     if (auto source = ctx.optional_tensor(args[3]); source && !fill)
       body = element(ctx, *source, sizes).cast(t);
     else
       body = operand(ctx, args[3], sizes, t);
-    if (mode == StoreMode::Add) body = body * Value{&ctx.graph.pool(), ctx.number(ctx.node->arg("alpha"), t)};
+    if (mode == StoreMode::Add) body = body * Element{&ctx.graph.pool(), ctx.number(ctx.node->arg("alpha"), t)};
     scatter_into(ctx, out, sizes, body, at,
                  {position(ctx, element_at(ctx, index, {ctx.graph.ivar(dim)}, sizes), out.sizes[dim])}, mode);
     return in_result_dtype(ctx, out);
@@ -220,14 +220,14 @@ Lowered slice_scatter(Context& ctx, const Values& args) {
   const Expr i = ctx.graph.ivar(dim), step = ctx.integer(args[5]);
   const Expr start = clamped(ctx, args[3], 0, sizes[dim]), end = clamped(ctx, args[4], sizes[dim], sizes[dim]);
   const auto loops = loop_vars(ctx.graph, sizes);
-  Value inside = condition(ctx, 1);
+  Element inside = condition(ctx, 1);
   auto require = [&](Expr bound) { inside = inside & condition(ctx, ctx.graph.env().simplify(bound, loops)); };
   require(sym::ge(i, start));
   require(sym::lt(i, end));
   if (!step.is_constant(1)) require(sym::eq(sym::mod(i - start, step), 0));
   Exprs at = ctx.graph.ivars(src.rank());
   at[dim] = sym::floor_div(i - start, step);
-  Value replaced = element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype()));
+  Element replaced = element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype()));
   return result(ctx, where(inside, replaced, element(ctx, self, sizes)));
 }
 
@@ -235,7 +235,7 @@ Lowered select_scatter(Context& ctx, const Values& args) {
   const TensorBox self = ctx.tensor(args[0]), src = ctx.tensor(args[1]);
   const Exprs& sizes = ctx.result().sizes;
   const std::size_t dim = dimension(ctx, args[2], self.rank());
-  Value inside = condition(ctx, sym::eq(ctx.graph.ivar(dim), clamped(ctx, args[3], 0, sizes[dim])));
+  Element inside = condition(ctx, sym::eq(ctx.graph.ivar(dim), clamped(ctx, args[3], 0, sizes[dim])));
   Exprs at = ctx.graph.ivars(self.rank());
   at.erase(at.begin() + static_cast<std::ptrdiff_t>(dim));
   return result(ctx, where(inside, element_at(ctx, src, at, sizes, {}, inside).cast(register_type(self.dtype())),
@@ -248,7 +248,7 @@ Lowered diagonal_scatter(Context& ctx, const Values& args) {
   const Exprs& sizes = ctx.result().sizes;
   const std::int64_t offset = constant(ctx, args[2]);
   const std::size_t first = dimension(ctx, args[3], self.rank()), second = dimension(ctx, args[4], self.rank());
-  Value inside = condition(ctx, sym::eq(ctx.graph.ivar(first) + offset, ctx.graph.ivar(second)));
+  Element inside = condition(ctx, sym::eq(ctx.graph.ivar(first) + offset, ctx.graph.ivar(second)));
   Exprs at;
   for (std::size_t d = 0; d < self.rank(); ++d)
     if (d != first && d != second) at.push_back(ctx.graph.ivar(d));
@@ -292,7 +292,7 @@ Lowered as_strided_scatter(Context& ctx, const Values& args) {
     const Expr e = sym::floor_div(flat, stride);
     at[d] = ctx.graph.env().simplify(d == dense->front().first ? e : sym::mod(e, out.sizes[d]), loops);
   }
-  Value body = element(ctx, src, src.sizes).cast(register_type(out.dtype()));
+  Element body = element(ctx, src, src.sizes).cast(register_type(out.dtype()));
   ctx.graph.add_operation({.node = ir::Pointwise{src.sizes, body},
                            .outs = {*out.storage->buffer},
                            .store_index = at,

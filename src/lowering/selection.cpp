@@ -17,21 +17,21 @@ class Running {
  public:
   /// `body` gives element i of the list, `inside` where it is one.
   Running(Context& ctx, Expr length, DType within, ScanKind kind,
-          const std::function<Value(Expr i, const Exprs& sizes, Scalar inside)>& body)
+          const std::function<Element(Expr i, const Exprs& sizes, Scalar inside)>& body)
       : ctx_(ctx), kind_(kind), chunks_(sym::ceil_div(length, kBlockChunk)) {
     const Exprs sizes{chunks_, kBlockChunk};
     const Expr i = ctx.graph.ivar(0) * kBlockChunk + ctx.graph.ivar(1);
-    Value inside = condition(ctx, sym::lt(i, length)), x = body(i, sizes, inside).cast(within);
+    Element inside = condition(ctx, sym::lt(i, length)), x = body(i, sizes, inside).cast(within);
     within_ = running_scan(ctx, within, sizes, 1, kind, where(inside, x, x.number(0)));
-    Value last = element_at(ctx, within_, {ctx.graph.ivar(0), kBlockChunk - 1}, {chunks_}).cast(DType::I64);
+    Element last = element_at(ctx, within_, {ctx.graph.ivar(0), kBlockChunk - 1}, {chunks_}).cast(DType::I64);
     before_ = running_scan(ctx, DType::I64, {chunks_}, 0, kind, last);
   }
 
   /// The total up to and with element i, in a nest of these sizes.
-  Value at(Expr i, const Exprs& sizes) const {
+  Element at(Expr i, const Exprs& sizes) const {
     const Expr chunk = sym::floor_div(i, kBlockChunk);
-    Value x = element_at(ctx_, within_, {chunk, sym::mod(i, kBlockChunk)}, sizes).cast(DType::I64);
-    Value earlier = element_at(ctx_, before_, {chunk - 1}, sizes, {}, condition(ctx_, sym::ge(chunk, 1)));
+    Element x = element_at(ctx_, within_, {chunk, sym::mod(i, kBlockChunk)}, sizes).cast(DType::I64);
+    Element earlier = element_at(ctx_, before_, {chunk - 1}, sizes, {}, condition(ctx_, sym::ge(chunk, 1)));
     return kind_ == ScanKind::Sum ? x + earlier : maximum(x, earlier);
   }
 
@@ -56,12 +56,12 @@ TensorBox filled(Context& ctx, Expr length, Expr value) {
 }
 
 /// list[at] = value for each i0 below `length`; `at` and `value` are over i0.
-void store_at(Context& ctx, const TensorBox& list, Expr length, Value at, Value value) {
+void store_at(Context& ctx, const TensorBox& list, Expr length, Element at, Element value) {
   scatter_into(ctx, list, {length}, value, {ctx.graph.pool().indirect(0)}, {at.scalar}, ir::StoreMode::Assign, true);
 }
 
 /// The element of a list at a place that is data.
-Value element_of(Context& ctx, const TensorBox& box, Exprs index, Value place, const Exprs& sizes) {
+Element element_of(Context& ctx, const TensorBox& box, Exprs index, Element place, const Exprs& sizes) {
   index[0] = ctx.graph.pool().indirect(0);
   return {&ctx.graph.pool(), box.load(index, loop_vars(ctx.graph, sizes), nullptr, {place.scalar})};
 }
@@ -77,7 +77,7 @@ std::pair<TensorBox, TensorBox> order_of_rows(Context& ctx, const TensorBox& mat
   TensorBox order = pointwise(ctx, DType::I64, {n}, index_value(ctx, i)), column = order;
   for (std::int64_t c = *width; c-- > 0;) {
     const bool first = c == *width - 1;
-    Value key =
+    Element key =
         first ? element_at(ctx, matrix, {i, c}, {n}) : element_of(ctx, matrix, {0, c}, element(ctx, order, {n}), {n});
     const DType t = matrix.dtype() == DType::Bool ? DType::U8 : matrix.dtype();
     const TensorBox keys = pointwise(ctx, t, {n}, key.cast(register_type(t)));
@@ -102,7 +102,7 @@ TensorBox positions_by_kernels(Context& ctx, const TensorBox& mask, Expr count) 
   });
   // What is not wanted is stored behind the list.
   const TensorBox list = filled(ctx, count + 1, -1);
-  Value place = found.at(i, {n}), last = index_value(ctx, count);
+  Element place = found.at(i, {n}), last = index_value(ctx, count);
   store_at(ctx, list, n, where(element_at(ctx, flat, {i}, {n}) & le(place, last), place - place.number(1), last),
            index_value(ctx, i));
   return list.view({count}, {i});
@@ -116,9 +116,9 @@ TensorBox repeats_by_kernels(Context& ctx, const TensorBox& repeats, Expr count)
   const Running ends(ctx, n, DType::I64, ScanKind::Sum, times);
   // Each entry stands where its results begin; the others take the last one before them.
   const TensorBox list = filled(ctx, count + 1, 0);
-  Value times_here = times(i, {n}, nullptr), last = index_value(ctx, count),
-        begin = where(gt(times_here, 0.0), ends.at(i, {n}) - times_here, last);
-  Value place = where(lt(times_here, 0.0), index_value(ctx, count + 1), begin);
+  Element times_here = times(i, {n}, nullptr), last = index_value(ctx, count),
+          begin = where(gt(times_here, 0.0), ends.at(i, {n}) - times_here, last);
+  Element place = where(lt(times_here, 0.0), index_value(ctx, count + 1), begin);
   store_at(ctx, list, n, {&ctx.graph.pool(), ctx.graph.pool().check_index(place, count + 1)}, index_value(ctx, i));
   const Running entries(ctx, count, DType::I64, ScanKind::Max, [&](Expr at, const Exprs& sizes, Scalar inside) {
     return element_at(ctx, list, {at}, sizes, {}, inside);
@@ -143,7 +143,7 @@ Distinct distinct_by_kernels(Context& ctx, const TensorBox& given, bool consecut
       matrix.realize();
     }
   }
-  Value follows = condition(ctx, sym::ge(i, 1));
+  Element follows = condition(ctx, sym::ge(i, 1));
   TensorBox begins = reduction(
       ctx, DType::Bool, {n}, {width}, ReductionKind::Any,
       ne(element_at(ctx, matrix, {i, r}, {n}, {width}), element_at(ctx, matrix, {i - 1, r}, {n}, {width}, follows)));
@@ -154,7 +154,7 @@ Distinct distinct_by_kernels(Context& ctx, const TensorBox& given, bool consecut
   });
   ctx.define(count, numbers.total());
 
-  Value number = numbers.at(i, {n}) - lowering::number(ctx, DType::I64, 1);
+  Element number = numbers.at(i, {n}) - lowering::number(ctx, DType::I64, 1);
   TensorBox inverse = pointwise(ctx, DType::I64, {n}, number);
   if (order) {
     inverse = filled(ctx, n, 0);

@@ -18,7 +18,7 @@ bool mentions(Scalar value, Expr variable) {
 }
 
 /// Whether the writes to a place give another result in another order.
-bool depends_on_order(const Value& body, ir::StoreMode mode, DType stored) {
+bool depends_on_order(const Element& body, ir::StoreMode mode, DType stored) {
   if (mode == ir::StoreMode::Assign) return body.scalar->op != ScalarOp::Constant;
   return (mode == ir::StoreMode::Add || mode == ir::StoreMode::Prod) && is_floating(stored);
 }
@@ -32,7 +32,7 @@ struct Loops {
 
 }  // namespace
 
-bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Value body, const Exprs& index,
+bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
                       const std::vector<Scalar>& indirect, ir::StoreMode mode) {
   if (!depends_on_order(body, mode, out.dtype()) && !lacks_update(ctx, out.dtype(), mode)) return false;
   auto& graph = ctx.graph;
@@ -67,13 +67,13 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
     now[loops.free[k]] = graph.ivar(at + 1 + k), value_sizes.push_back(sizes[loops.free[k]]);
   const auto key_loops = loop_vars(graph, key_sizes), value_loops = loop_vars(graph, value_sizes);
   auto moved = [&](Scalar x, const std::vector<sym::LoopVar>& among) {
-    return Value{&pool, pool.substitute(x, old, now, [&](Expr e) { return graph.env().simplify(e, among); })};
+    return Element{&pool, pool.substitute(x, old, now, [&](Expr e) { return graph.env().simplify(e, among); })};
   };
 
   // The place of each iteration as one number.
-  Value key{&pool, pool.constant_int(DType::I64, 0)};
+  Element key{&pool, pool.constant_int(DType::I64, 0)};
   for (std::size_t d : places) {
-    Value place;
+    Element place;
     for (std::size_t j = 0; j < indirect.size(); ++j)
       if (index[d] == pool.indirect(j)) place = moved(indirect[j], key_loops).cast(DType::I64);
     if (!place.scalar) {
@@ -100,7 +100,7 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Va
   // The writes again, those to one place side by side.
   Exprs here(graph.ivars(at + 1)), from = graph.ivars(value_sizes.size()), stored = index;
   from[at] = pool.indirect(0);
-  Value value{&pool, values.load(from, value_loops, nullptr, {element_at(ctx, sorted[1], here, value_sizes)})};
+  Element value{&pool, values.load(from, value_loops, nullptr, {element_at(ctx, sorted[1], here, value_sizes)})};
   for (std::size_t d = 0; d < index.size(); ++d) stored[d] = sym::substitute(index[d], old, now);
   Expr step = 1;
   for (std::size_t k = places.size(); k-- > 0;) {

@@ -8,40 +8,40 @@ namespace coil::lowering {
 
 namespace {
 
-using Unary = Value (*)(Value);
-using Binary = Value (*)(Value, Value);
+using Unary = Element (*)(Element);
+using Binary = Element (*)(Element, Element);
 
 template <ScalarOp op>
-Value one(Value a) {
+Element one(Element a) {
   return apply(op, a);
 }
 template <ScalarOp op>
-Value two(Value a, Value b) {
+Element two(Element a, Element b) {
   return apply(op, a, b);
 }
 
 /// Past this degree eager's Hermite polynomials are NaN; a degree that is no int64 becomes the least one, which is
 /// negative.
 template <ScalarOp op>
-Value hermite(Value x, Value n) {
-  Value of_degree = where(ge(n, x.dtype() == DType::F64 ? 513.0 : 129.0), x.number(std::nan("")), apply(op, x, n));
+Element hermite(Element x, Element n) {
+  Element of_degree = where(ge(n, x.dtype() == DType::F64 ? 513.0 : 129.0), x.number(std::nan("")), apply(op, x, n));
   return where(ge(n, 9223372036854775808.0), x.number(0), of_degree);
 }
 
 /// Over [0, 1] what the polynomial is over [-1, 1].
 template <ScalarOp op>
-Value shifted(Value x, Value n) {
+Element shifted(Element x, Element n) {
   return apply(op, x + x - 1.0, n);
 }
 
-Value log_ndtr(Value x) {
-  Value t = x * M_SQRT1_2;
+Element log_ndtr(Element x) {
+  Element t = x * M_SQRT1_2;
   return where(lt(x, -1.0), log(apply(ScalarOp::Erfcx, -t) * 0.5) - t * t, log1p(erfc(t) * -0.5));
 }
 
-Value spherical_bessel_j0(Value x) {
-  Value z = x * x;
-  Value series = (((z * (1.0 / 362880) - 1.0 / 5040) * z + 1.0 / 120) * z - 1.0 / 6) * z + 1.0;
+Element spherical_bessel_j0(Element x) {
+  Element z = x * x;
+  Element series = (((z * (1.0 / 362880) - 1.0 / 5040) * z + 1.0 / 120) * z - 1.0 / 6) * z + 1.0;
   return where(isinf(x), x.number(0), where(lt(abs(x), 0.5), series, sin(x) / x));
 }
 
@@ -106,12 +106,12 @@ LoweringFunction of_two(Binary f) {
 Lowered polygamma(Context& ctx, const ops::Values& args) {
   const std::int64_t n = constant(ctx, args[0]);
   if (n < 0) refuse(ctx, "takes no negative order");
-  Value x = operand(ctx, args[1], ctx.result().sizes, register_type(ctx.result().dtype));
+  Element x = operand(ctx, args[1], ctx.result().sizes, register_type(ctx.result().dtype));
   if (n == 0) return result(ctx, digamma(x));
   const double factor = std::exp(std::lgamma(static_cast<double>(n) + 1));
-  Value made = apply(ScalarOp::Zeta, x.number(static_cast<double>(n) + 1), x) * (n % 2 ? factor : -factor);
+  Element made = apply(ScalarOp::Zeta, x.number(static_cast<double>(n) + 1), x) * (n % 2 ? factor : -factor);
   if (n == 1) {  // by reflection, whose sine is not quite zero at the poles below zero
-    Value mirrored = x.number(M_PI) / sin(x * M_PI);
+    Element mirrored = x.number(M_PI) / sin(x * M_PI);
     made = where(lt(x, 0.0) & eq(x, floor(x)), mirrored * mirrored, where(eq(x, INFINITY), x.number(0), made));
   }
   return result(ctx, made);

@@ -16,9 +16,9 @@ using Ints = std::vector<std::int64_t>;
 /// The windows that may cover a place of the input, counted by r0, r1, …
 struct Covering {
   Exprs sizes, reduced;
-  Exprs window;  ///< index of the window in the result's last dimensions
-  Exprs index;   ///< of an element of the gradient: the place's own leading dimensions, then `window`
-  Value inside;  ///< whether there is such a window
+  Exprs window;    ///< index of the window in the result's last dimensions
+  Exprs index;     ///< of an element of the gradient: the place's own leading dimensions, then `window`
+  Element inside;  ///< whether there is such a window
 };
 
 Expr bounded(Context& ctx, const Covering& c, Expr bound) {
@@ -73,17 +73,17 @@ Covering adaptive_windows(Context& ctx, const TensorBox& grad, const Exprs& size
 }
 
 /// The gradient of each window, or what `f` makes of it, summed over the windows.
-Lowered summed(Context& ctx, const TensorBox& grad, const Covering& c, const std::function<Value(Value)>& f) {
+Lowered summed(Context& ctx, const TensorBox& grad, const Covering& c, const std::function<Element(Element)>& f) {
   const sym::TensorMeta& meta = ctx.result();
   const DType t = register_type(meta.dtype);
-  Value g = f(element_at(ctx, grad, c.index, c.sizes, c.reduced, c.inside).cast(t));
+  Element g = f(element_at(ctx, grad, c.index, c.sizes, c.reduced, c.inside).cast(t));
   const TensorBox sum = reduction(ctx, t, c.sizes, c.reduced, ReductionKind::Sum, where(c.inside, g, g.number(0)),
                                   t == meta.dtype ? meta.strides : Exprs{});
   return t == meta.dtype ? sum : result(ctx, element(ctx, sum, c.sizes));
 }
 
 /// The same place of the input, as pooling's indices count: in the plane of the last dimensions.
-Value place_in_plane(Context& ctx, const Exprs& sizes, std::size_t n) {
+Element place_in_plane(Context& ctx, const Exprs& sizes, std::size_t n) {
   const std::size_t lead = sizes.size() - n;
   Expr flat = 0;
   for (std::size_t d = 0; d < n; ++d) flat = flat * sizes[lead + d] + ctx.graph.ivar(lead + d);
@@ -91,9 +91,9 @@ Value place_in_plane(Context& ctx, const Exprs& sizes, std::size_t n) {
 }
 
 Lowered where_chosen(Context& ctx, const TensorBox& grad, const TensorBox& indices, const Covering& c, std::size_t n) {
-  Value chosen = element_at(ctx, indices, c.index, c.sizes, c.reduced, c.inside).cast(DType::I64),
-        here = place_in_plane(ctx, c.sizes, n);
-  return summed(ctx, grad, c, [&](Value g) { return where(eq(chosen, here), g, g.number(0)); });
+  Element chosen = element_at(ctx, indices, c.index, c.sizes, c.reduced, c.inside).cast(DType::I64),
+          here = place_in_plane(ctx, c.sizes, n);
+  return summed(ctx, grad, c, [&](Element g) { return where(eq(chosen, here), g, g.number(0)); });
 }
 
 TensorBox realized(Context& ctx, const ops::Value& arg) {
@@ -133,8 +133,8 @@ LoweringFunction average_pool_backward(std::size_t n) {
       count *= args[6].as_bool() ? end - start : sym::min(end, size) - sym::max(start, 0);
     }
     if (!args[7].is_none()) count = ctx.integer(args[7]);
-    Value divisor = index_value(ctx, bounded(ctx, c, count)).cast(register_type(ctx.result().dtype));
-    return summed(ctx, grad, c, [&](Value g) { return g / divisor; });
+    Element divisor = index_value(ctx, bounded(ctx, c, count)).cast(register_type(ctx.result().dtype));
+    return summed(ctx, grad, c, [&](Element g) { return g / divisor; });
   };
 }
 
@@ -150,8 +150,8 @@ LoweringFunction adaptive_average_backward(std::size_t n) {
       const Expr in = sizes[lead + d], out = grad.sizes[lead + d];
       count *= sym::ceil_div((c.window[d] + 1) * in, out) - sym::floor_div(c.window[d] * in, out);
     }
-    Value divisor = index_value(ctx, bounded(ctx, c, count)).cast(register_type(ctx.result().dtype));
-    return summed(ctx, grad, c, [&](Value g) { return g / divisor; });
+    Element divisor = index_value(ctx, bounded(ctx, c, count)).cast(register_type(ctx.result().dtype));
+    return summed(ctx, grad, c, [&](Element g) { return g / divisor; });
   };
 }
 
@@ -180,7 +180,7 @@ Lowered unfold_backward(Context& ctx, const Values& args) {
     if (d != dim && grad.sizes[d].is_constant(1)) c.index[d] = 0;  // windows that all of the dimension share
   c.index[dim] = bounded(ctx, c, window);
   c.index.push_back(bounded(ctx, c, within));
-  return summed(ctx, grad, c, [](Value g) { return g; });
+  return summed(ctx, grad, c, [](Element g) { return g; });
 }
 
 /// Zeros in the type that sums are kept in, to be scattered into.
@@ -268,10 +268,10 @@ TensorBox gathered(Context& ctx, const InterpolationGradient& g, const TensorBox
   require(ctx, c, sym::ge(place, 0));
   require(ctx, c, sym::lt(place, axis.out));
   axis.i = c.index[at] = bounded(ctx, c, place);
-  Value here = index_value(ctx, ctx.graph.ivar(at)), none = number(ctx, g.type, 0),
-        part = element_at(ctx, from, c.index, c.sizes, c.reduced, c.inside).cast(g.type);
+  Element here = index_value(ctx, ctx.graph.ivar(at)), none = number(ctx, g.type, 0),
+          part = element_at(ctx, from, c.index, c.sizes, c.reduced, c.inside).cast(g.type);
   if (!from_here.copied) {
-    Value weight = none;
+    Element weight = none;
     for (auto& [position, share] : interpolation_taps(ctx, axis, g.kind, g.type, g.align_corners))
       weight = weight + where(eq(position, here), share, none);
     part = part * weight;
@@ -284,7 +284,7 @@ TensorBox gathered(Context& ctx, const InterpolationGradient& g, const TensorBox
 /// Each place of the gradient goes to the places that it was made of.
 Lowered scattered(Context& ctx, const InterpolationGradient& g) {
   const TensorBox sum = zeros(ctx);
-  std::vector<std::vector<std::pair<Value, Value>>> taps;
+  std::vector<std::vector<std::pair<Element, Element>>> taps;
   std::size_t combinations = 1;
   for (const Axis& axis : g.axes) {
     taps.push_back(interpolation_taps(ctx, axis, g.kind, g.type, g.align_corners));
@@ -292,10 +292,10 @@ Lowered scattered(Context& ctx, const InterpolationGradient& g) {
   }
   const std::size_t n = g.axes.size();
   for (std::size_t k = 0; k < combinations; ++k) {
-    std::vector<std::pair<Value, Value>> chosen(n);
+    std::vector<std::pair<Element, Element>> chosen(n);
     std::size_t rest = k;
     for (std::size_t d = n; d-- > 0; rest /= taps[d].size()) chosen[d] = taps[d][rest % taps[d].size()];
-    Value value = element(ctx, g.grad, g.grad.sizes).cast(g.type);
+    Element value = element(ctx, g.grad, g.grad.sizes).cast(g.type);
     Exprs at = ctx.graph.ivars(g.lead);
     std::vector<Scalar> indirect;
     for (std::size_t d = 0; d < n; ++d) {

@@ -436,7 +436,7 @@ class Printer {
     if (!c.failure.empty()) line("if (status) fail({});", c_string(c.failure));
   }
   void print_launch(const CallKernel& c, const std::string& buffers) {
-    const codegen::Launch& l = *c.launch;
+    const codegen::SymbolicLaunch& l = *c.launch;
     Exprs grid = l.grid;
     while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
     const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes), word = status();
@@ -623,12 +623,12 @@ class Printer {
   /// Those that others need as they are made.
   std::string device_members() const {
     std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}, {}}};\n", c_string(to_string(p_.device)),
-                                  c_string(options_.isa), options_.launches_early, exchanges()),
+                                  c_string(options_.isa), options_.dependent_launches, exchanges()),
                 messages;
     for (const auto& [line, site] : failures_.sites)
       messages += (messages.empty() ? "" : ", ") + c_string(failure_of(p_.lines[line]));
     out += fmt::format("  Failures failures{{queue, {{{}}}}};\n", messages);
-    for (const Kernel& k : p_.kernels)
+    for (const KernelEntry& k : p_.kernels)
       if (k.place == 0) out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");\n", k.symbol);
     for (const auto& k : user_kernels(p_))
       out += fmt::format("  const void* {0} = queue.kernel(\"{0}\");  // {1} ({2})\n", k->symbol, k->name,
@@ -638,9 +638,9 @@ class Printer {
   }
 
   /// The CPU's, whether it is the program's device or beside it.
-  bool is_host_kernel(const Kernel& k) const { return p_.device_of(k.place).is_host(); }
+  bool is_host_kernel(const KernelEntry& k) const { return p_.device_of(k.place).is_host(); }
   bool has_host_kernels() const {
-    return std::ranges::any_of(p_.kernels, [&](const Kernel& k) { return is_host_kernel(k); });
+    return std::ranges::any_of(p_.kernels, [&](const KernelEntry& k) { return is_host_kernel(k); });
   }
 
   /// Whether it does so with other processes.
@@ -688,7 +688,7 @@ class Printer {
     std::string out = on_gpu_ ? "std::vector<std::string_view> binaries();\n\n" : "";
     if (!has_host_kernels()) return out;
     out += "namespace kernels {\n";
-    for (const Kernel& k : p_.kernels)
+    for (const KernelEntry& k : p_.kernels)
       if (is_host_kernel(k))
         out += fmt::format("extern \"C\" void {}(void* const*, const int64_t*, int64_t, int64_t);\n", k.symbol);
     return out + "}  // namespace kernels\n\n";
@@ -697,7 +697,7 @@ class Printer {
   std::string kernels() const {
     if (!has_host_kernels()) return "";
     std::string body;
-    for (const Kernel& k : p_.kernels)
+    for (const KernelEntry& k : p_.kernels)
       if (is_host_kernel(k)) body += "\n" + k.text;
     return "\n// ---- Kernels ----\n" + target_pragmas(options_.flags) + "namespace {\nnamespace kernels {\n" +
            codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body +
@@ -714,7 +714,7 @@ class Printer {
     out += fmt::format("std::vector<std::string_view> binaries() {{ return {{{}}}; }}\n\n}}  // namespace\n", names);
     if (p_.kernels.empty() || std::ranges::all_of(options_.binaries, is_source)) return out;
     out += "#if 0\n";
-    for (const Kernel& k : p_.kernels)
+    for (const KernelEntry& k : p_.kernels)
       if (k.place == 0) out += "\n" + k.text;
     return out + "#endif\n";
   }
@@ -772,7 +772,7 @@ std::string cpp_cmake(const std::string& source_name) {
 }
 
 bool CppEmitter::needs_binaries(const Program& p) const {
-  const bool launches = std::ranges::any_of(p.kernels, [](const Kernel& k) { return k.place == 0; });
+  const bool launches = std::ranges::any_of(p.kernels, [](const KernelEntry& k) { return k.place == 0; });
   return !p.device.is_host() && (launches || !user_kernels(p).empty());
 }
 

@@ -12,7 +12,7 @@ struct EmitOptions {
   std::string host_isa = {};  ///< the same for kernels of the CPU beside another device
   std::vector<std::string>
       flags;  ///< of the compiler for kernels: those that change what kernels compute go into the file
-  bool launches_early = false;  ///< on CUDA: kernels wait themselves for the one before them
+  bool dependent_launches = false;  ///< on CUDA: kernels wait themselves for the one before them
   /// The kernels, loadable, where the language asked for them (Emitter::needs_binaries).
   std::vector<std::vector<std::byte>> binaries = {};
   std::string source_name = "program.cpp";                   ///< for the head of the file

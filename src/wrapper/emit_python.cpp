@@ -249,7 +249,7 @@ std::string PythonEmitter::status(const std::string& failure) const {
 }
 
 std::string PythonEmitter::kernel_launch(const std::string& symbol, const std::string& buffers,
-                                         const std::string& scalars, const codegen::Launch& launch,
+                                         const std::string& scalars, const codegen::SymbolicLaunch& launch,
                                          const std::string& failure) {
   sym::Exprs grid = launch.grid;
   while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();

@@ -33,7 +33,7 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
                                   const std::string& extent, std::int64_t grain, const std::string& failure);
   /// The same on a GPU. `failure`: the status that the kernel is given, empty for none.
   virtual std::string kernel_launch(const std::string& symbol, const std::string& buffers, const std::string& scalars,
-                                    const codegen::Launch&, const std::string& failure);
+                                    const codegen::SymbolicLaunch&, const std::string& failure);
 
  private:
   const char* language() const override { return "python"; }

@@ -27,7 +27,7 @@ class Parser {
         line(c, text);
     }
     if (!begun) fail("there is no wrapper program in this text");
-    for (Kernel& k : p_.kernels)
+    for (KernelEntry& k : p_.kernels)
       if (k.parts)
         k.text = k.parts->text(k.symbol);
       else if (k.triton)
@@ -52,7 +52,7 @@ class Parser {
     if (c.accept("|")) {
       if (!open_text_) c.fault("this line belongs to no kernel");
       const std::size_t bar = text.find('|');
-      Kernel& kernel = p_.kernels[*open_text_];
+      KernelEntry& kernel = p_.kernels[*open_text_];
       (kernel.parts    ? kernel.parts->body
        : kernel.triton ? kernel.triton->body
                        : kernel.text) += std::string(text.substr(std::min(text.size(), bar + 2))) + "\n";
@@ -374,7 +374,7 @@ class Parser {
     c.expect(")");
     if (on_gpu) {
       c.expect("on");
-      codegen::Launch& launch = k.launch.emplace();
+      codegen::SymbolicLaunch& launch = k.launch.emplace();
       launch.grid = exprs(c);
       c.expect("x");
       launch.block = static_cast<int>(c.integer());

@@ -114,7 +114,8 @@ class Planner {
       out.place = static_cast<std::uint32_t>(p_.place_of(b.device));
       plan_.buffers.push_back(std::move(out));
     }
-    for (const Kernel& k : p_.kernels) plan_.kernels.push_back({k.symbol, "", "", static_cast<std::uint32_t>(k.place)});
+    for (const KernelEntry& k : p_.kernels)
+      plan_.kernels.push_back({k.symbol, "", "", static_cast<std::uint32_t>(k.place)});
     for (const CommPool& pool : pools_)
       plan_.comm_pools.push_back({pool.layout.group, static_cast<std::uint64_t>(pool.bytes), pool.plan});
     for (const Line& l : p_.lines) std::visit([&](const auto& x) { line(x); }, l);
@@ -242,7 +243,7 @@ class Planner {
     const bool told = p_.check_lifetimes || c.launch || !p_.others.empty();
     for (std::uint32_t i = 0; told && i < c.written.size(); ++i)
       if (c.written[i]) call.written.push_back(i);
-    runtime::Kernel& k = plan_.kernels[c.kernel];
+    runtime::PlanKernel& k = plan_.kernels[c.kernel];
     if (k.description.empty()) k.description = computed(c);
     if (k.failure.empty()) k.failure = c.failure;
     plan_.stops_on_failure = plan_.stops_on_failure || (c.launch && !c.failure.empty());

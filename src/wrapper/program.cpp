@@ -114,7 +114,7 @@ void rename_buffers(Line& line, const std::vector<BufferId>& names) {
 void drop_calls(Program& p, const std::set<std::size_t>& gone) {
   if (gone.empty()) return;
   std::vector<Line> lines;
-  std::vector<Kernel> kernels;
+  std::vector<KernelEntry> kernels;
   std::map<std::size_t, std::size_t> renumbered;
   for (std::size_t i = 0; i < p.lines.size(); ++i) {
     if (gone.contains(i) || std::holds_alternative<DefineKernel>(p.lines[i])) continue;

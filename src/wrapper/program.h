@@ -87,7 +87,7 @@ struct CallKernel {
   std::set<std::string> nodes;    ///< of the graph after the passes that it computes, and none that it only reads
   std::set<std::string> origins;  ///< nodes of the incoming graph that those came from
   std::string where;
-  std::optional<codegen::Launch> launch;  ///< on a GPU, where extent and grain say nothing
+  std::optional<codegen::SymbolicLaunch> launch;  ///< on a GPU, where extent and grain say nothing
 };
 using Attribute = library_ops::Attribute;
 struct CallExtern {
@@ -146,7 +146,7 @@ using Line =
     std::variant<DefineSymbol, Assert, DefineKernel, Allocate, Reuse, CallKernel, CallExtern, CallFallback,
                  CallUserKernel, Free, ReadSymbol, SetSymbol, Control, AllocateComm, FreeComm, BeginPart, EndPart>;
 
-struct Kernel {
+struct KernelEntry {
   std::string symbol, text;                      ///< in the device's language, without the prelude
   std::optional<codegen::KernelParts> parts{};   ///< what the text is made of, where it is launched
   std::optional<codegen::TritonParts> triton{};  ///< of one in Triton, until its calls are those of a user's kernel
@@ -210,7 +210,7 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Input> inputs;
   std::vector<Constant> constants;
-  std::vector<Kernel> kernels;
+  std::vector<KernelEntry> kernels;
   std::vector<Line> lines;
   std::vector<Output> outputs;
   std::vector<Part> parts;

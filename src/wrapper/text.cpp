@@ -83,7 +83,7 @@ class Text {
     out_ += "\n";
   }
 
-  void kernel_text(const Kernel& k) {
+  void kernel_text(const KernelEntry& k) {
     out_ += "text " + k.symbol;
     if (k.parts) {
       out_ += fmt::format(" {} (", ops::quote(k.parts->qualifiers));
@@ -154,7 +154,7 @@ class Text {
     return fmt::format("assert {}, {}", sym::to_string(a.condition), ops::quote(a.message));
   }
   std::string line(const DefineKernel& d) const {
-    const Kernel& k = p_.kernels[d.kernel];
+    const KernelEntry& k = p_.kernels[d.kernel];
     return fmt::format("kernel {}{}", k.symbol, k.place == 0 ? "" : " on " + to_string(p_.device_of(k.place)));
   }
   std::string line(const Allocate& a) const { return "allocate " + name(a.buffer); }

@@ -56,7 +56,7 @@ TEST_F(SharedFolder, ThreadsThatCompileTheSameKernelGetTheSame) {
 }
 
 TEST_F(SharedFolder, PackagesAreReadWhileTheyAreWritten) {
-  runtime::Program program;
+  runtime::StoredProgram program;
   program.kernel_source = "nothing";
   program.plan.model_name = "shared";
   runtime::save_package(program, path / "m.coil");

@@ -22,7 +22,7 @@ TEST_F(FakeCuda, KernelsThatWaitThemselvesAreLaunchedEarly) {
   for (bool early : {false, true}) {
     machine->calls.clear();
     Program program = gpu_scaled_sum();
-    program.plan.launches_early = early;
+    program.plan.dependent_launches = early;
     Context context(load(std::move(program)));
     EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
               times(counting(10), 5));

@@ -131,7 +131,7 @@ bool equal(const Tensor& a, const Tensor& b) {
 }
 
 /// Two layers of what attention looks like: three products of one input, products of their results, and sums.
-runtime::Program layers() {
+runtime::StoredProgram layers() {
   frontend::GraphBuilder b;
   std::mt19937_64 random(7);
   fx::Node* x = b.input("x", DType::F32, {48, 32});
@@ -160,7 +160,7 @@ runtime::Program layers() {
 }
 
 TEST(RecordedRuns, AnyOrderThatTheLanesAllowGivesTheSameValues) {
-  const runtime::Program program = layers();
+  const runtime::StoredProgram program = layers();
   auto device = std::make_shared<ShufflingDevice>();
   runtime::Context plain(runtime::Model::load(program)), recorded(runtime::Model::load(program, device));
   recorded.set_recording(true);
@@ -178,7 +178,7 @@ TEST(RecordedRuns, AnyOrderThatTheLanesAllowGivesTheSameValues) {
 }
 
 /// A layer of a recurrent network as a loop over its steps, or a number that the run reads before it goes on.
-runtime::Program recurrence(bool reads) {
+runtime::StoredProgram recurrence(bool reads) {
   frontend::GraphBuilder b;
   std::mt19937_64 random(7);
   fx::Node* x = b.input("x", DType::F32, {6, 3, 12});
@@ -196,7 +196,7 @@ runtime::Program recurrence(bool reads) {
 
 TEST(RecordedRuns, LoopsAreRecordedTurnByTurnAndPartsAroundANumberThatTheRunReads) {
   for (const auto& [reads, told] : {std::pair{false, true}, {true, true}, {false, false}, {true, false}}) {
-    runtime::Program program = recurrence(reads);
+    runtime::StoredProgram program = recurrence(reads);
     ASSERT_EQ(program.plan.parts.size(), reads ? 2u : 1u);
     if (!told) program.plan.parts.clear();  // as plans of older versions are
     auto device = std::make_shared<ShufflingDevice>();
@@ -242,7 +242,7 @@ double seconds_of_chain(int products) {
   program.module = b.build({y});
   CompileOptions options;
   options.settings = {{"cuda.emulate", "true"}};
-  const runtime::Program compiled = *compile_program(std::move(program), options).program;
+  const runtime::StoredProgram compiled = *compile_program(std::move(program), options).program;
   EXPECT_EQ(compiled.plan.parts.size(), 1u);
   runtime::Context context(runtime::Model::load(compiled, std::make_shared<SilentDevice>()));
   context.set_recording(true);
@@ -264,11 +264,11 @@ TEST(RecordedRuns, ACallOfAPartCostsTheHostNoMoreForMoreSteps) {
 
 TEST(RecordedRuns, PartsOfADamagedPlanAreRefused) {
   using runtime::Part;
-  const runtime::Program good = recurrence(true);
+  const runtime::StoredProgram good = recurrence(true);
   const auto steps = static_cast<std::uint32_t>(good.plan.steps.size());
   const Part first = good.plan.parts.at(0);
   const auto refused = [&](std::vector<Part> parts) {
-    runtime::Program program = good;
+    runtime::StoredProgram program = good;
     program.plan.parts = std::move(parts);
     try {
       runtime::Model::load(std::move(program));

@@ -42,7 +42,7 @@ struct Program : WrapperProgram {
     call(std::move(from), to);
     auto& c = std::get<CallKernel>(lines.back());
     c.kernel = kernel;
-    c.launch = codegen::Launch{{1, 1, 1}, 128, 0};
+    c.launch = codegen::SymbolicLaunch{{1, 1, 1}, 128, 0};
   }
   /// A layer: something produced of the input, and its sum.
   BufferId layer(BufferId x, std::int64_t size) {

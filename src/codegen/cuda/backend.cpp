@@ -58,7 +58,7 @@ class CudaBackend : public GridBackend {
     request_.cluster = options_.cluster[0] - '0';
   }
 
-  bool launches_early() const override { return options_.dependent_launch && target_.generation >= 90; }
+  bool dependent_launches() const override { return options_.dependent_launch && target_.generation >= 90; }
   bool has_template(std::string_view op) const override {
     return is_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_product(op) ||
            is_cuda_group_convolution(op);
@@ -88,7 +88,7 @@ class CudaBackend : public GridBackend {
     std::vector<CudaSource> sources;
     for (const std::string& body : bodies) {
       const bool own = target_.has(target::Feature::Warpgroups) && has_product_kernel(body);
-      sources.push_back({cuda_head(body, launches_early()) + body, own});
+      sources.push_back({cuda_head(body, dependent_launches()) + body, own});
       out.source += sources.back().text;
     }
     out.libraries = compile_cuda(options_.nvrtc, sources,

@@ -10,7 +10,7 @@ using scheduler::Role;
 
 class Columns {
  public:
-  Columns(Body& b, const LaunchConfig& config)
+  Columns(KernelBuilder& b, const LaunchConfig& config)
       : b_(b),
         config_(config),
         outer_(b.nest.outer),
@@ -199,7 +199,7 @@ class Columns {
     return false;
   }
 
-  Body& b_;
+  KernelBuilder& b_;
   const LaunchConfig& config_;
   std::vector<LoopDim> outer_, inner_;
   Expr length_;
@@ -210,6 +210,6 @@ class Columns {
 
 }  // namespace
 
-Kernel cuda_columns(Body& b, const LaunchConfig& config) { return Columns(b, config).print(); }
+Kernel cuda_columns(KernelBuilder& b, const LaunchConfig& config) { return Columns(b, config).print(); }
 
 }  // namespace coil::codegen

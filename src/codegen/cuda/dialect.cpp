@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/cuda/body.h"
+#include "codegen/cuda/kernel_builder.h"
 
 namespace coil::codegen {
 namespace {
@@ -17,7 +17,7 @@ std::string number(double x, DType d) {
   return narrow ? fmt::format("{:a}f", static_cast<double>(static_cast<float>(x))) : fmt::format("{:a}", x);
 }
 
-KernelParts parts(std::span<const DevicePointer> pointers, std::size_t scalars, const Launch& launch) {
+KernelParts parts(std::span<const DevicePointer> pointers, std::size_t scalars, const SymbolicLaunch& launch) {
   KernelParts out;
   for (const DevicePointer& p : pointers)
     out.parameters.push_back(

@@ -38,7 +38,7 @@ struct Dialect {
   /// A literal of a floating type.
   std::string (*number)(double, DType);
   /// The kernel's qualifiers, its parameters (pointers, numbers of 64 bits, the status word), and how its body begins.
-  KernelParts (*parts)(std::span<const DevicePointer>, std::size_t scalars, const Launch&);
+  KernelParts (*parts)(std::span<const DevicePointer>, std::size_t scalars, const SymbolicLaunch&);
   /// Number i among a kernel's parameters, as its body names it.
   std::string (*scalar)(std::size_t i, std::size_t pointers, std::size_t scalars);
   /// The statement that carries out an update of an element. Throws Error where the machine has none such.

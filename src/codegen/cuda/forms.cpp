@@ -11,7 +11,7 @@ using ir::ReductionKind;
 using ir::Scalar;
 using ir::ScalarOp;
 
-void decode(Body& b, std::span<const LoopDim> dims, const std::string& linear) {
+void decode(KernelBuilder& b, std::span<const LoopDim> dims, const std::string& linear) {
   if (dims.empty()) return;
   const std::string& index = b.index_type();
   if (dims.size() == 1) return b.line("const {} {} = ({})({});", index, dims[0].var.name(), index, linear);
@@ -28,7 +28,7 @@ std::string reduction_identity(const Dialect& dialect, ReductionKind kind, DType
   return is_floating(d) ? dialect.number(v.real, d) : integer_literal(dialect, v.integer, d);
 }
 
-Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
+Accumulator accumulator(KernelBuilder& b, const Statement& s, std::size_t number) {
   const ReductionKind kind = std::get<ir::Reduction>(s.op->node).kind;
   const DType d = s.body->dtype;
   const bool arg = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
@@ -47,7 +47,7 @@ Accumulator accumulator(Body& b, const Statement& s, std::size_t number) {
   return a;
 }
 
-void accumulate(Body& b, const Accumulator& a, const std::string& at) {
+void accumulate(KernelBuilder& b, const Accumulator& a, const std::string& at) {
   const std::string x = b.name(a.statement->body), variable = a.name + at;
   if (a.arg)
     b.line("{0} = {1}({0}, {2}{{{3}, (decltype({0}.p)){4}}});", variable, a.op, a.type, x,

@@ -7,7 +7,7 @@ namespace coil::codegen {
 namespace {
 
 struct Emit {
-  Body& body;
+  KernelBuilder& body;
   Kernel operator()(const PointPlan& p) const { return cuda_pointwise(body, p.choice.config); }
   Kernel operator()(const TilePlan& p) const { return cuda_tiles(body, p); }
   Kernel operator()(const RowPlan& p) const { return cuda_rows(body, p); }
@@ -22,7 +22,7 @@ struct Emit {
 
 Kernel print_cuda_nest(ir::Graph& graph, LoopNest nest, const target::Target& target, const LaunchRequest& request,
                        const Dialect& dialect) {
-  Body body(graph, std::move(nest), dialect);
+  KernelBuilder body(graph, std::move(nest), dialect);
   const KernelPlan plan = plan_kernel(graph, body.nest, target, request);
   Kernel kernel = std::visit(Emit{body}, plan);
   // All ranks launch a kernel that adds up over them in the same way, and none launches it alone to measure it.

@@ -17,14 +17,14 @@ void PlainKernel::take(ir::BufferId buffer, std::string_view type, bool written)
   k_.written.push_back(written);
 }
 
-Launch PlainKernel::launch(Expr blocks, const LaunchConfig& config) {
+SymbolicLaunch PlainKernel::launch(Expr blocks, const LaunchConfig& config) {
   return {.grid = {blocks, 1, 1},
           .block = config.threads,
           .resident = config.min_blocks,
           .shared_bytes = config.shared_bytes};
 }
 
-Kernel PlainKernel::write(std::string_view prefix, Launch launch, std::string_view body) {
+Kernel PlainKernel::write(std::string_view prefix, SymbolicLaunch launch, std::string_view body) {
   const std::size_t scalars = k_.scalars.size();
   KernelParts parts = dialect_.parts(pointers_, scalars, launch);
   parts.body += "  if (c_stop(status)) return;\n";

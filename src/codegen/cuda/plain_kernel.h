@@ -21,8 +21,8 @@ class PlainKernel {
   void take(const ir::BufferView& view, std::string_view type, bool written) { take(view.buffer, type, written); }
   void take(ir::BufferId, std::string_view type, bool written);
   /// How a kernel is launched by this config, on so many blocks.
-  static Launch launch(Expr blocks, const LaunchConfig&);
-  Kernel write(std::string_view prefix, Launch, std::string_view body);
+  static SymbolicLaunch launch(Expr blocks, const LaunchConfig&);
+  Kernel write(std::string_view prefix, SymbolicLaunch, std::string_view body);
 
   const Dialect& dialect_;
   Kernel k_;

@@ -10,7 +10,7 @@ namespace {
 using ir::Scalar;
 using ir::ScalarOp;
 
-void compute_and_store(Body& b, const std::vector<const Statement*>& statements) {
+void compute_and_store(KernelBuilder& b, const std::vector<const Statement*>& statements) {
   for (const Statement* s : statements) {
     const std::string value = b.value_to_store(*s);
     if (s->stored) b.store(*s, value);
@@ -18,7 +18,7 @@ void compute_and_store(Body& b, const std::vector<const Statement*>& statements)
 }
 
 /// One run at the point decoded last.
-void run(Body& b) {
+void run(KernelBuilder& b) {
   const auto statements = statements_of(b.nest);
   b.elements(roots_of(statements), statements, [&] { compute_and_store(b, statements); });
 }
@@ -27,7 +27,7 @@ void run(Body& b) {
 /// of runs: stores, and loads that lie likewise, move as packs; each point of a run finds its own indices.
 class FlatRuns {
  public:
-  FlatRuns(Body& b, const LaunchConfig& config)
+  FlatRuns(KernelBuilder& b, const LaunchConfig& config)
       : b_(b),
         dims_(b.nest.outer),
         count_(b.env().simplify(product_of(dims_))),
@@ -86,7 +86,7 @@ class FlatRuns {
     decode(b_, std::span(dims_).first(dims_.size() - 1), "row + (next ? 1 : 0)");
   }
 
-  Body& b_;
+  KernelBuilder& b_;
   std::vector<LoopDim> dims_;
   Expr count_, flat_;
   int width_, threads_;
@@ -95,7 +95,7 @@ class FlatRuns {
 /// Vectors along the last dimension, `unroll` a thread, a block apart.
 class PointRuns {
  public:
-  PointRuns(Body& b, const LaunchConfig& config)
+  PointRuns(KernelBuilder& b, const LaunchConfig& config)
       : b_(b), config_(config), dims_(b.nest.outer), runs_(dims_), wide_(b.index_type() == "i32" ? "u32" : "u64") {
     const int width = config_.vector;
     if (!dims_.empty()) b_.lanes = {dims_.back().var, width};
@@ -147,7 +147,7 @@ class PointRuns {
     }
   }
 
-  Body& b_;
+  KernelBuilder& b_;
   const LaunchConfig& config_;
   std::vector<LoopDim> dims_, runs_;
   std::string wide_;
@@ -159,7 +159,7 @@ class PointRuns {
 /// each moves packs.
 class Tiles {
  public:
-  Tiles(Body& b, const TilePlan& plan)
+  Tiles(KernelBuilder& b, const TilePlan& plan)
       : b_(b),
         others_(b.nest.outer),
         v_(others_.back()),
@@ -273,7 +273,7 @@ class Tiles {
     });
   }
 
-  Body& b_;
+  KernelBuilder& b_;
   std::vector<LoopDim> others_;
   LoopDim v_, u_;
   std::vector<const Statement*> statements_;
@@ -283,10 +283,10 @@ class Tiles {
 
 }  // namespace
 
-Kernel cuda_pointwise(Body& b, const LaunchConfig& config) {
+Kernel cuda_pointwise(KernelBuilder& b, const LaunchConfig& config) {
   return config.flat ? FlatRuns(b, config).print() : PointRuns(b, config).print();
 }
 
-Kernel cuda_tiles(Body& b, const TilePlan& plan) { return Tiles(b, plan).print(); }
+Kernel cuda_tiles(KernelBuilder& b, const TilePlan& plan) { return Tiles(b, plan).print(); }
 
 }  // namespace coil::codegen

@@ -43,8 +43,8 @@ std::string written_on_cuda(std::string_view kernels) {
   return out;
 }
 
-std::string cuda_head(std::string_view kernels, bool launches_early) {
-  return std::string(launches_early ? "#define C_DEPENDENT\n" : "") + cuda_machine() + cuda_prelude() +
+std::string cuda_head(std::string_view kernels, bool dependent_launches) {
+  return std::string(dependent_launches ? "#define C_DEPENDENT\n" : "") + cuda_machine() + cuda_prelude() +
          special_functions_on_cuda(kernels) + sym::code_helpers(sym::Language::Cuda) + written_on_cuda(kernels);
 }
 

@@ -29,8 +29,8 @@ std::string special_functions_on_cuda(std::string_view kernels);
 /// The files of kernels that are written as they are (attention, products and convolutions in groups) that `kernels`
 /// call: behind the prelude.
 std::string written_on_cuda(std::string_view kernels);
-/// All that stands in front of `kernels` in a unit for NVRTC. `launches_early`: they wait themselves for the kernel
+/// All that stands in front of `kernels` in a unit for NVRTC. `dependent_launches`: they wait themselves for the kernel
 /// before them.
-std::string cuda_head(std::string_view kernels, bool launches_early);
+std::string cuda_head(std::string_view kernels, bool dependent_launches);
 
 }  // namespace coil::codegen

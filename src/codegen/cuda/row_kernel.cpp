@@ -1,6 +1,6 @@
 #include "codegen/cuda/row_kernel.h"
 
-#include "codegen/cuda/body.h"
+#include "codegen/cuda/kernel_builder.h"
 #include "ir/radix_state.h"
 #include "library_ops/sorting.h"
 

@@ -15,7 +15,7 @@ using scheduler::Role;
 
 class Rows {
  public:
-  Rows(Body& b, const RowPlan& plan)
+  Rows(KernelBuilder& b, const RowPlan& plan)
       : b_(b),
         plan_(plan),
         config_(plan.choice.config),
@@ -429,7 +429,7 @@ class Rows {
     }
   }
 
-  Body& b_;
+  KernelBuilder& b_;
   const RowPlan& plan_;
   const LaunchConfig& config_;
   std::vector<LoopDim> outer_, inner_;
@@ -446,6 +446,6 @@ class Rows {
 
 }  // namespace
 
-Kernel cuda_rows(Body& b, const RowPlan& plan) { return Rows(b, plan).print(); }
+Kernel cuda_rows(KernelBuilder& b, const RowPlan& plan) { return Rows(b, plan).print(); }
 
 }  // namespace coil::codegen

@@ -35,7 +35,7 @@ Combine combine_of(const Dialect& dialect, ScanKind kind, DType d) {
 }
 
 /// Sets `carry` to what stands before the tile, whose total is `all`.
-void look_back(Body& b, const Combine& c, DType dtype, const std::string& state, const ir::ScanState& layout,
+void look_back(KernelBuilder& b, const Combine& c, DType dtype, const std::string& state, const ir::ScanState& layout,
                int threads) {
   const int group = static_cast<int>(ir::ScanState::kGroup), warps = threads / 32;
   const std::string &type = c.type, told = fmt::format("{}(c_told<{}>", c.lift, cuda_register_type(dtype));
@@ -58,12 +58,12 @@ void look_back(Body& b, const Combine& c, DType dtype, const std::string& state,
   b.line("carry = {0}(c_reduce_warp<32>(far, {0}), near_tiles);", c.op);
 }
 
-const Statement& scan_of(const Body& b) {
+const Statement& scan_of(const KernelBuilder& b) {
   COIL_CHECK(b.nest.statements.size() == 1 && b.nest.inner.size() == 1, "a scan runs alone, along one dimension");
   return b.nest.statements[0];
 }
 
-Combine combine_of(const Body& b, const Statement& s) {
+Combine combine_of(const KernelBuilder& b, const Statement& s) {
   return combine_of(b.dialect, std::get<ir::Scan>(s.op->node).kind, s.body->dtype);
 }
 
@@ -71,7 +71,7 @@ Combine combine_of(const Body& b, const Statement& s) {
 /// of a chunk are under way at once, and the pieces' scans do not wait for one another.
 class ScanRows {
  public:
-  ScanRows(Body& b, const LaunchConfig& config)
+  ScanRows(KernelBuilder& b, const LaunchConfig& config)
       : b_(b),
         s_(scan_of(b)),
         c_(combine_of(b, s_)),
@@ -240,7 +240,7 @@ class ScanRows {
     });
   }
 
-  Body& b_;
+  KernelBuilder& b_;
   const Statement& s_;
   const Combine c_;
   const LoopDim along_;
@@ -257,7 +257,7 @@ class ScanRows {
 /// scans `unroll` points of every column by itself, then adds what the warps above it and the chunks before come to.
 class ScanColumns {
  public:
-  ScanColumns(Body& b, const LaunchConfig& config)
+  ScanColumns(KernelBuilder& b, const LaunchConfig& config)
       : b_(b),
         s_(scan_of(b)),
         c_(combine_of(b, s_)),
@@ -339,7 +339,7 @@ class ScanColumns {
     points("inside", [&] { b_.store(s_, fmt::format("{}({}(before, y[m]))", c_.value, c_.op)); });
   }
 
-  Body& b_;
+  KernelBuilder& b_;
   const Statement& s_;
   const Combine c_;
   const LoopDim along_;
@@ -351,7 +351,7 @@ class ScanColumns {
 };
 
 /// A column for each thread.
-Kernel scan_columns_alone(Body& b, const LaunchConfig& config) {
+Kernel scan_columns_alone(KernelBuilder& b, const LaunchConfig& config) {
   const Statement& s = scan_of(b);
   const Combine c = combine_of(b, s);
   const std::string index = b.index_type();
@@ -375,10 +375,10 @@ Kernel scan_columns_alone(Body& b, const LaunchConfig& config) {
 
 }  // namespace
 
-Kernel cuda_scan_columns(Body& b, const LaunchConfig& config) {
+Kernel cuda_scan_columns(KernelBuilder& b, const LaunchConfig& config) {
   return config.team > 1 ? ScanColumns(b, config).print() : scan_columns_alone(b, config);
 }
 
-Kernel cuda_scan(Body& b, const LaunchConfig& config) { return ScanRows(b, config).print(); }
+Kernel cuda_scan(KernelBuilder& b, const LaunchConfig& config) { return ScanRows(b, config).print(); }
 
 }  // namespace coil::codegen

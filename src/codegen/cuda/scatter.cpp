@@ -9,7 +9,7 @@ namespace coil::codegen {
 namespace {
 
 /// The first thread of a place's iterations combines all of them; where they assign, the last one's thread writes.
-void in_order(Body& b, const Statement& s, const ir::Scatter& scatter) {
+void in_order(KernelBuilder& b, const Statement& s, const ir::Scatter& scatter) {
   const LoopDim along = b.nest.inner[*scatter.sorted];
   const std::string index = b.index_type(), i(along.var.name()), n = b.text(along.size);
   auto key_at = [&](const std::string& variable, const std::string& place) {
@@ -44,7 +44,7 @@ void in_order(Body& b, const Statement& s, const ir::Scatter& scatter) {
 }
 
 /// A run of values goes to `place` as one access.
-void scatter_run(Body& b, const Statement& s, ir::StoreMode mode, const std::string& place) {
+void scatter_run(KernelBuilder& b, const Statement& s, ir::StoreMode mode, const std::string& place) {
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
   const std::string dtype(short_name(d));
   const bool rounds = (d == DType::BF16 || d == DType::F16) && s.body->dtype == DType::F32;  // two at a time
@@ -68,7 +68,8 @@ void scatter_run(Body& b, const Statement& s, ir::StoreMode mode, const std::str
 }
 
 /// One value goes to the element of the result at `index`.
-void scatter_one(Body& b, const Statement& s, ir::StoreMode mode, const std::string& buffer, const std::string& index) {
+void scatter_one(KernelBuilder& b, const Statement& s, ir::StoreMode mode, const std::string& buffer,
+                 const std::string& index) {
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
   const std::string x = b.name(s.body);
   if (mode == ir::StoreMode::Assign) return b.line("{}[{}] = c_put_{}({});", buffer, index, short_name(d), x);
@@ -77,13 +78,13 @@ void scatter_one(Body& b, const Statement& s, ir::StoreMode mode, const std::str
 
 }  // namespace
 
-Kernel cuda_scatter(Body& b, const LaunchConfig& config) {
+Kernel cuda_scatter(KernelBuilder& b, const LaunchConfig& config) {
   const Statement& s = b.nest.statements[0];
   const auto& scatter = std::get<ir::Scatter>(s.op->node);
   const std::string index = b.index_type();
   const Expr count = b.env().simplify(product_of(b.nest.inner));
   const int threads = config.threads, width = config.vector;
-  const Launch launch{.grid = {sym::ceil_div(count, threads * width), 1, 1}, .block = threads};
+  const SymbolicLaunch launch{.grid = {sym::ceil_div(count, threads * width), 1, 1}, .block = threads};
   if (width == 1)
     b.line("const {0} w = ({0}){2} * {1} + {3};", index, threads, b.dialect.block, b.dialect.thread);
   else

@@ -251,7 +251,7 @@ class Windows {
   }
 
   const WindowPlan& plan_;
-  Body b_;
+  KernelBuilder b_;
   int across_ = 32, beside_ = 1, down_ = 1;
   std::vector<Sums> sums_;
   Expr blocks_ = 1;

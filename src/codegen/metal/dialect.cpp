@@ -21,7 +21,7 @@ std::string number(double x, DType d) {
   return digits + (digits.find_first_of(".e") == digits.npos ? ".0f" : "f");
 }
 
-KernelParts parts(std::span<const DevicePointer> pointers, std::size_t scalars, const Launch& launch) {
+KernelParts parts(std::span<const DevicePointer> pointers, std::size_t scalars, const SymbolicLaunch& launch) {
   KernelParts out;
   auto add = [&](std::string type, std::string name) {
     const std::size_t at = out.parameters.size();

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "codegen/cuda/body.h"
+#include "codegen/cuda/kernel_builder.h"
 #include "codegen/cuda/plain_kernel.h"
 #include "codegen/metal/dialect.h"
 #include "library_ops/convolutions.h"
@@ -70,7 +70,8 @@ class ProductKernel : public PlainKernel {
     line("c_product({}, group_index, thread_index.x, left, right);", fmt::join(arguments, ", "));
     std::string head = "  threadgroup f32 left[16 * 33], right[16 * 33];\n";
     for (std::size_t v = 0; v < views_.size(); ++v) head += fmt::format("  i64 o{} = {};\n", v, number(view(v).offset));
-    Launch launch{.grid = {sym::ceil_div(columns, kSide), sym::ceil_div(rows, kSide), batches_}, .block = kThreads};
+    SymbolicLaunch launch{.grid = {sym::ceil_div(columns, kSide), sym::ceil_div(rows, kSide), batches_},
+                          .block = kThreads};
     for (Expr& e : launch.grid) e = graph_.env().simplify(e);
     return write("coil_product_", std::move(launch), head + "  i64 w = group_index.z;\n" + body_);
   }

@@ -16,7 +16,7 @@ class TritonBackend : public Backend {
   }
 
   const target::Target& target() const override { return others_->target(); }
-  bool launches_early() const override { return others_->launches_early(); }
+  bool dependent_launches() const override { return others_->dependent_launches(); }
   const scheduler::Choices& choices() const override { return others_->choices(); }
   Kernel group(ir::Graph& graph, const scheduler::Group& group) const override {
     if (measured_) return of_both(graph, group);

@@ -329,7 +329,7 @@ Kernel TritonBody::finish(Exprs grid, int warps, std::vector<std::pair<std::stri
   arguments_.give(k);
   k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
   for (Expr& e : grid) e = env().simplify(e);
-  k.launch = Launch{.grid = std::move(grid), .block = 32 * warps};
+  k.launch = SymbolicLaunch{.grid = std::move(grid), .block = 32 * warps};
   return k;
 }
 

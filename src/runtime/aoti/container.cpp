@@ -89,7 +89,7 @@ class Container::Turn {
 
 Container::Container(std::size_t runners, const std::string& device, const std::filesystem::path& folder)
     : interface_(read_interface(folder / kTorchInterface)) {
-  Program program = load_program(folder / kTorchProgram);
+  StoredProgram program = load_program(folder / kTorchProgram);
   if (const std::string kind = program.plan.device.type.name(); device.substr(0, device.find(':')) != kind)
     fail("the package is for {}, but torch wants it on {}", kind, device);
   program.plan.device = device_named(device);

@@ -424,7 +424,7 @@ std::optional<Launch> Binding::launch_of(const KernelCall& call) const {
     for (std::size_t d = 0; d < 3; ++d)
       if (!set_blocks(l, d, slot(call.grid[d]), plan_.kernels[call.kernel].symbol)) return std::nullopt;
     l.block = call.block;
-    l.early = plan_.launches_early && call.arguments.empty();  // others do not wait for the kernel before them
+    l.early = plan_.dependent_launches && call.arguments.empty();  // others do not wait for the kernel before them
     l.shared_bytes = static_cast<std::uint32_t>(std::max<std::int64_t>(0, slot(call.shared_bytes)));
   } else {
     l.extent = slot(call.extent);

@@ -114,8 +114,8 @@ class Model {
  public:
   /// Opens the program's device, loads kernel libraries, resolves symbols, refuses an instruction set that this machine
   /// lacks and operators left to a host that has none of that name; weights go to the device.
-  static std::shared_ptr<const Model> load(Program, Host = {});
-  static std::shared_ptr<const Model> load(Program, std::shared_ptr<DeviceRuntime>, Host = {});
+  static std::shared_ptr<const Model> load(StoredProgram, Host = {});
+  static std::shared_ptr<const Model> load(StoredProgram, std::shared_ptr<DeviceRuntime>, Host = {});
   static std::shared_ptr<const Model> load_package(const std::filesystem::path&);
   /// The same program with other values in some of its constants, by name; kernels and all other constants are shared
   /// with this one. Constants that share memory see the change together. Throws Error for a name that is not there, a

@@ -112,7 +112,7 @@ std::vector<LifetimeChecker::Use> LifetimeChecker::uses(const Step& step) const 
 std::string LifetimeChecker::describe(std::size_t step) const {
   std::string what;
   if (const auto* k = std::get_if<KernelCall>(&plan_.steps[step])) {
-    const Kernel& kernel = plan_.kernels[k->kernel];
+    const PlanKernel& kernel = plan_.kernels[k->kernel];
     what = kernel.symbol + (kernel.description.empty() ? "" : ": " + kernel.description);
   } else if (const auto* e = std::get_if<ExternCall>(&plan_.steps[step])) {
     what = e->op;

@@ -62,7 +62,7 @@ bool is_for_any_rank(const Plan& plan) {
 
 std::vector<const void*> resolve(const Model::Impl& model) {
   std::vector<const void*> kernels;
-  for (const Kernel& kernel : model.plan.kernels) {
+  for (const PlanKernel& kernel : model.plan.kernels) {
     const auto& loaded = kernel.place == 0 ? model.loaded : model.loaded_others[kernel.place - 1];
     kernels.push_back(loaded->find(kernel.symbol));
     if (!kernels.back())
@@ -95,13 +95,13 @@ void move_constants_to(DeviceRuntime& device, std::uint32_t place, Model::Impl& 
 
 }  // namespace
 
-std::shared_ptr<const Model> Model::load(Program program, Host host) {
+std::shared_ptr<const Model> Model::load(StoredProgram program, Host host) {
   if (is_for_any_rank(program.plan)) program.plan.device = groups::device_of_rank(program.plan.device);
   auto device = open_device(program.plan.device);
   return load(std::move(program), std::move(device), std::move(host));
 }
 
-std::shared_ptr<const Model> Model::load(Program program, std::shared_ptr<DeviceRuntime> device, Host host) {
+std::shared_ptr<const Model> Model::load(StoredProgram program, std::shared_ptr<DeviceRuntime> device, Host host) {
   if (const std::filesystem::path file = std::exchange(program.file, {}); !file.empty()) {
     try {
       return load(std::move(program), std::move(device), std::move(host));

@@ -133,11 +133,11 @@ Tensor constant_in(const Constant& c, const Bytes& weights) {
   return t;
 }
 
-Program read_package(const Archive& archive, WeightCheck check) {
+StoredProgram read_package(const Archive& archive, WeightCheck check) {
   if (!archive.contains(kManifest) || !archive.contains(kHashes) || !archive.contains(kWeights))
     fail("it is not a package");
   const auto hashes = read_hashes(archive.read(kHashes).text());
-  Program program;
+  StoredProgram program;
   program.plan = plan_from_json(checked_entry(archive, hashes, kManifest).text());
   auto read_libraries = [&](std::size_t place) {
     std::vector<std::vector<std::byte>> all;
@@ -161,7 +161,7 @@ Program read_package(const Archive& archive, WeightCheck check) {
 
 }  // namespace
 
-void save_package(const Program& program, const std::filesystem::path& path) {
+void save_package(const StoredProgram& program, const std::filesystem::path& path) {
   if (program.constants.size() != program.plan.constants.size())
     fail("the plan has {} constants, but {} were given", program.plan.constants.size(), program.constants.size());
   Plan plan = program.plan;
@@ -196,10 +196,10 @@ void save_package(const Program& program, const std::filesystem::path& path) {
   writer.commit();
 }
 
-Program load_program(const std::filesystem::path& path, WeightCheck check) {
+StoredProgram load_program(const std::filesystem::path& path, WeightCheck check) {
   const Archive archive = Archive::open(path);
   try {
-    Program program = read_package(archive, check);
+    StoredProgram program = read_package(archive, check);
     program.file = path;
     return program;
   } catch (const Error& e) {

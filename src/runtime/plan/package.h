@@ -8,7 +8,7 @@ namespace coil::runtime {
 
 /// Writes `model.coil` (docs/package.md): plan, kernels, weights; constants that share memory share it in the file too.
 /// Same program, same bytes. Written aside and renamed.
-void save_package(const Program&, const std::filesystem::path&);
+void save_package(const StoredProgram&, const std::filesystem::path&);
 
 /// What loading verifies of the weights; plan and kernels are always checked against their hashes.
 enum class WeightCheck {
@@ -17,6 +17,6 @@ enum class WeightCheck {
 };
 /// Throws Error on a file that is no package, is cut short or was altered. Constants lie in the mapped file,
 /// copy-on-write.
-Program load_program(const std::filesystem::path&, WeightCheck = WeightCheck::Size);
+StoredProgram load_program(const std::filesystem::path&, WeightCheck = WeightCheck::Size);
 
 }  // namespace coil::runtime

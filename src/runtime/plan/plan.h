@@ -254,7 +254,7 @@ struct Control {
 using Step = std::variant<KernelCall, ExternCall, AssertCall, HostCall, AllocateBuffer, FreeBuffer, ReadSymbol,
                           SetNumber, Control>;
 
-struct Kernel {
+struct PlanKernel {
   std::string symbol;       ///< C name in the kernel library
   std::string description;  ///< what it computes, with the user's source lines
   std::string failure;      ///< message when the status word is set; empty for kernels that cannot fail
@@ -330,7 +330,7 @@ struct Plan {
   std::vector<Input> inputs;
   std::vector<Constant> constants;
   std::vector<Buffer> buffers;
-  std::vector<Kernel> kernels;
+  std::vector<PlanKernel> kernels;
   std::vector<Step> steps;
   std::vector<Output> outputs;
   std::vector<Part> parts;  ///< in the order of their steps, apart from each other
@@ -341,7 +341,7 @@ struct Plan {
   bool stops_on_failure = false;
   /// On a GPU: kernels wait, before they touch memory, for the one before them, so that they may be launched while that
   /// still runs.
-  bool launches_early = false;
+  bool dependent_launches = false;
   std::uint64_t memory_limit = 0;      ///< more than so many bytes are refused before a run begins; 0: any number
   bool check_lifetimes = false;        ///< each run is watched (lifetime_checker.h)
   std::optional<Signature> signature;  ///< of programs that came as archives

@@ -16,7 +16,7 @@ class PlanChecker {
 
   void check() {
     check_devices();
-    require(!(plan_.stops_on_failure || plan_.launches_early) || !plan_.device.is_host(),
+    require(!(plan_.stops_on_failure || plan_.dependent_launches) || !plan_.device.is_host(),
             "a status that the device keeps");
     check_shape_program();
     for (const Check& c : plan_.checks) slot(c.condition, "a check");
@@ -71,7 +71,7 @@ class PlanChecker {
       for (std::size_t i = 0; i < k; ++i) again = again || plan_.others[i].device == plan_.others[k].device;
       if (again) fail("the plan is broken: it lies on {} twice", to_string(plan_.others[k].device));
     }
-    for (const Kernel& k : plan_.kernels) require(k.place <= plan_.others.size(), "kernel " + k.symbol);
+    for (const PlanKernel& k : plan_.kernels) require(k.place <= plan_.others.size(), "kernel " + k.symbol);
   }
   /// A step touches memory of the device that carries it out.
   void lies(BufferId b, std::uint32_t place, const std::string& what) const {

@@ -352,12 +352,12 @@ Part part_from(const Json& j) {
 }
 Json to_json(const Check& c) { return {{"condition", c.condition}, {"message", c.message}}; }
 Check check_from(const Json& j) { return {integer<Slot>(j.at("condition")), j.at("message").get<std::string>()}; }
-Json to_json(const Kernel& k) {
+Json to_json(const PlanKernel& k) {
   Json j = {{"symbol", k.symbol}, {"description", k.description}, {"failure", k.failure}};
   if (k.place != 0) j["place"] = k.place;
   return j;
 }
-Kernel kernel_from(const Json& j) {
+PlanKernel kernel_from(const Json& j) {
   return {j.at("symbol").get<std::string>(), j.at("description").get<std::string>(), j.at("failure").get<std::string>(),
           j.contains("place") ? integer<std::uint32_t>(j.at("place")) : 0};
 }
@@ -443,7 +443,7 @@ Plan read_plan(const Json& j) {
   plan.static_arena_bytes = integer<std::uint64_t>(j.at("arena_bytes"));
   plan.check_lifetimes = j.contains("check_lifetimes") && j.at("check_lifetimes").get<bool>();
   if (j.contains("memory_limit")) plan.memory_limit = integer<std::uint64_t>(j.at("memory_limit"));
-  plan.launches_early = j.contains("launches_early") && j.at("launches_early").get<bool>();
+  plan.dependent_launches = j.contains("launches_early") && j.at("launches_early").get<bool>();
   plan.stops_on_failure = j.contains("stops_on_failure") && j.at("stops_on_failure").get<bool>();
   if (j.contains("signature")) plan.signature = signature_from_json(j.at("signature"));
   read_list(j.at("shape_program"), plan.shape_program, instruction_from);
@@ -480,7 +480,7 @@ int version_of(const Plan& plan) {
     return kernel && !kernel->arguments.empty();
   };
   if (std::any_of(plan.steps.begin(), plan.steps.end(), has_own_arguments)) return 9;
-  if (plan.stops_on_failure || plan.launches_early) return 8;
+  if (plan.stops_on_failure || plan.dependent_launches) return 8;
   if (std::any_of(plan.steps.begin(), plan.steps.end(),
                   [](const Step& s) { return std::holds_alternative<SetNumber>(s); }))
     return 8;
@@ -531,7 +531,7 @@ std::string plan_to_json(const Plan& plan) {
             {"steps", list_to_json(plan.steps)}};
   if (plan.check_lifetimes) j["check_lifetimes"] = true;
   if (plan.memory_limit) j["memory_limit"] = plan.memory_limit;
-  if (plan.launches_early) j["launches_early"] = true;
+  if (plan.dependent_launches) j["launches_early"] = true;
   if (plan.stops_on_failure) j["stops_on_failure"] = true;
   if (!plan.parts.empty()) j["parts"] = list_to_json(plan.parts);
   if (!plan.comm_pools.empty()) j["comm_pools"] = list_to_json(plan.comm_pools);

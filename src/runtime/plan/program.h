@@ -11,7 +11,7 @@
 namespace coil::runtime {
 
 /// Kernel binaries and weights, beside the plan.
-struct Program {
+struct StoredProgram {
   Plan plan;
   std::vector<Tensor> constants;  ///< one for each of plan.constants; may be mapped
   std::vector<std::vector<std::byte>>

@@ -17,7 +17,7 @@ namespace {
 
 std::set<std::string> reserved(const Program& p) {
   std::set<std::string> names = python_support_names();
-  for (const Kernel& k : p.kernels) names.insert(k.symbol);
+  for (const KernelEntry& k : p.kernels) names.insert(k.symbol);
   for (const auto& k : wrapper::user_kernels(p)) names.insert(k->symbol);
   return names;
 }
@@ -92,14 +92,14 @@ std::string PythonFile::fragment(const std::set<std::string>& origins) const {
 }
 
 bool PythonFile::has_kernels(std::size_t place) const {
-  return std::ranges::any_of(p_.kernels, [&](const Kernel& k) { return k.place == place; });
+  return std::ranges::any_of(p_.kernels, [&](const KernelEntry& k) { return k.place == place; });
 }
 
 std::string PythonFile::kernel_source(std::size_t place) const {
   std::string body;
-  for (const Kernel& k : p_.kernels)
+  for (const KernelEntry& k : p_.kernels)
     if (k.place == place) body += "\n" + k.text;
-  if (!p_.device_of(place).is_host()) return codegen::cuda_head(body, options_.launches_early) + body;
+  if (!p_.device_of(place).is_host()) return codegen::cuda_head(body, options_.dependent_launches) + body;
   return codegen::prelude(options_.lanes, codegen::prelude_names(body)) + codegen::kernel_support() + body;
 }
 
@@ -148,18 +148,18 @@ std::string PythonFile::kernels_on_cpu(std::size_t place) const {
 std::string PythonFile::kernels_on_cuda() const {
   constexpr int kWithClusters = 90;
   std::string bodies, texts, flags;
-  for (const Kernel& k : p_.kernels)
+  for (const KernelEntry& k : p_.kernels)
     if (k.place == 0) bodies += k.text, texts += fmt::format("    {},\n", python_block("\n" + k.text));
   for (const char* f : codegen::kNvrtcFlags) flags += fmt::format("{}{}", flags.empty() ? "" : ", ", python_string(f));
-  const bool clusters = options_.launches_early || std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
+  const bool clusters = options_.dependent_launches || std::any_of(p_.lines.begin(), p_.lines.end(), [](const Line& l) {
                           auto* c = std::get_if<CallKernel>(&l);
                           return c && c->launch && c->launch->cluster > 1;
                         });
   return fmt::format(
       "KERNEL_HEAD = {}\nKERNEL_TEXTS = [\n{}]\nKERNELS = LoadedKernels(compile_kernels(KERNEL_HEAD, KERNEL_TEXTS, "
       "[{}], device_arch({})), early={})\n",
-      python_block(codegen::cuda_head(bodies, options_.launches_early)), texts, flags, clusters ? kWithClusters : 0,
-      options_.launches_early ? "True" : "False");
+      python_block(codegen::cuda_head(bodies, options_.dependent_launches)), texts, flags, clusters ? kWithClusters : 0,
+      options_.dependent_launches ? "True" : "False");
 }
 
 std::string PythonFile::kernels() const {

@@ -26,9 +26,9 @@ using ir::BufferId;
 std::string cuda_register_type(DType register_type);  ///< `f32`, `i64`, `bool`
 std::string cuda_storage_type(DType storage);         ///< `f32`, `u16` for f16 and bf16, `u8` for bool
 
-class Body {
+class KernelBuilder {
  public:
-  Body(ir::Graph& graph, LoopNest nest, const Dialect&);
+  KernelBuilder(ir::Graph& graph, LoopNest nest, const Dialect&);
 
   ir::Graph& graph;
   const Dialect& dialect;
@@ -105,7 +105,7 @@ class Body {
 
   std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
 
-  Kernel finish(Launch launch);
+  Kernel finish(SymbolicLaunch launch);
   /// Memory that the threads of a block share: declared in front of the kernel's lines.
   void shared(const std::string& declaration) { head_ += fmt::format("  {} {};\n", dialect.shared, declaration); }
   /// Pairs of buffers that may share memory; row kernels leave out what one thread writes for all.

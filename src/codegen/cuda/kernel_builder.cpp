@@ -1,4 +1,4 @@
-#include "codegen/cuda/body.h"
+#include "codegen/cuda/kernel_builder.h"
 
 #include <algorithm>
 
@@ -22,7 +22,7 @@ std::string cuda_storage_type(DType d) {
 
 std::string cuda_register_type(DType d) { return d == DType::Bool ? "bool" : std::string(short_name(d)); }
 
-Body::Body(ir::Graph& g, LoopNest n, const Dialect& d)
+KernelBuilder::KernelBuilder(ir::Graph& g, LoopNest n, const Dialect& d)
     : graph(g), dialect(d), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
   if (const auto why = dialect.refusal(graph, nest)) fail("{}", *why);
   if (indices_fit_32(graph, nest)) index_type_ = "i32";
@@ -37,7 +37,7 @@ Body::Body(ir::Graph& g, LoopNest n, const Dialect& d)
 
 // ---- Lines ----
 
-void Body::block(const std::string& head, const std::function<void()>& inside) {
+void KernelBuilder::block(const std::string& head, const std::function<void()>& inside) {
   put(head.empty() ? "{" : head + " {");
   ++indent_;
   scopes_.emplace_back();
@@ -56,14 +56,14 @@ void Body::block(const std::string& head, const std::function<void()>& inside) {
 
 // ---- Index expressions ----
 
-std::string Body::value_to_store(const Statement& s) {
+std::string KernelBuilder::value_to_store(const Statement& s) {
   if (s.stored && s.body->op == ScalarOp::Round && s.body->rounded == graph.buffer(s.op->outs[0]).layout.dtype &&
       !names_.contains(s.body))
     return name(s.body->args[0]);
   return name(s.body);
 }
 
-std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
+std::string KernelBuilder::index_text(Expr e, const std::vector<std::string>& indirect) {
   if (auto c = e.constant()) return *c < 0 ? fmt::format("({})", *c) : std::to_string(*c);
   auto spell = [&](Expr s) -> std::string {
     if (s.symbol_kind() == sym::SymbolKind::Loop) {
@@ -81,30 +81,30 @@ std::string Body::index_text(Expr e, const std::vector<std::string>& indirect) {
          ")";
 }
 
-std::string Body::text(Expr e) { return index_text(e, {}); }
+std::string KernelBuilder::text(Expr e) { return index_text(e, {}); }
 
 // ---- Values ----
 
-void Body::set_local(BufferId b, std::string text, bool per_lane) {
+void KernelBuilder::set_local(BufferId b, std::string text, bool per_lane) {
   locals_[b] = {std::move(text), per_lane};
   varies_.clear();
 }
 
-bool Body::made_here(Scalar load) const {
+bool KernelBuilder::made_here(Scalar load) const {
   if (!locals_.contains(load->buffer)) return false;
   for (const Statement& s : nest.statements)
     if (s.op->outs[0] == load->buffer && load->index[0] == s.store) return true;
   return false;
 }
 
-bool Body::varies(Scalar n) {
+bool KernelBuilder::varies(Scalar n) {
   return varies_in_run(env(), n, lanes, varies_, [&](Scalar l) -> std::optional<bool> {
     if (l->op != ScalarOp::LinearLoad || !made_here(l)) return std::nullopt;
     return locals_.at(l->buffer).per_lane || (l->mask && varies(l->mask));
   });
 }
 
-bool Body::depends(Scalar root, std::span<const Expr> variables) {
+bool KernelBuilder::depends(Scalar root, std::span<const Expr> variables) {
   for (Scalar n : ir::topological(std::span(&root, 1))) {
     if (n->op == ScalarOp::LinearLoad && made_here(n)) {
       // Results of reductions, which carry no inner variable; a run's elements are told apart by `varies`.
@@ -119,7 +119,7 @@ bool Body::depends(Scalar root, std::span<const Expr> variables) {
   return false;
 }
 
-std::string Body::name(Scalar n) {
+std::string KernelBuilder::name(Scalar n) {
   if (auto it = names_.find(n); it != names_.end()) return it->second;
   if (n->op == ScalarOp::Constant)
     return is_floating(n->dtype) ? dialect.number(n->number, n->dtype) : integer_literal(dialect, n->integer, n->dtype);
@@ -128,7 +128,7 @@ std::string Body::name(Scalar n) {
   return bind(n);
 }
 
-std::string Body::bind(Scalar n) {
+std::string KernelBuilder::bind(Scalar n) {
   if (n->op == ScalarOp::LinearLoad && made_here(n)) {
     const Local& l = locals_.at(n->buffer);
     const std::string value = l.per_lane ? l.text + lane() : l.text;
@@ -141,7 +141,7 @@ std::string Body::bind(Scalar n) {
   return variable;
 }
 
-std::string Body::compute(Scalar n) {
+std::string KernelBuilder::compute(Scalar n) {
   const char* const coarse = coarse_.contains(n) ? "_coarse" : "";
   if (auto pair = together(n)) return fmt::format("c_{}{}({})", pair->function, coarse, name(pair->argument));
   std::vector<std::string> args;
@@ -167,7 +167,7 @@ std::string Body::compute(Scalar n) {
   return fmt::format("c_{}({})", ir::name_of(n->op), list);
 }
 
-std::string Body::random(Scalar n, const std::string& seed) {
+std::string KernelBuilder::random(Scalar n, const std::string& seed) {
   constexpr int kBlock = 4;
   const Expr e = n->index[0];
   const std::string from = fmt::format("{}, {}", seed, scalar(fmt::format("salt {}", n->integer), n->integer));
@@ -179,7 +179,7 @@ std::string Body::random(Scalar n, const std::string& seed) {
   return fmt::format("c_random_in_run({}, (u64){}, j)", from, begin);
 }
 
-std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
+std::string KernelBuilder::load(Scalar n, const std::vector<std::string>& indirect) {
   const std::string dtype(short_name(graph.buffer(n->buffer).layout.dtype));
   if (auto pack = packs_.find(n); pack != packs_.end()) {
     if (dtype == "bf16" && lanes.width > 1) return fmt::format("c_bf16_in({}, j)", pack->second);
@@ -192,31 +192,31 @@ std::string Body::load(Scalar n, const std::vector<std::string>& indirect) {
 
 // ---- Runs ----
 
-bool Body::packable(Scalar n) {
+bool KernelBuilder::packable(Scalar n) {
   return n->op == ScalarOp::LinearLoad && !made_here(n) &&
          loads_as_one(env(), n, lanes, [&](Scalar x) { return varies(x); });
 }
 
-std::string Body::pack_place(Scalar n) {
+std::string KernelBuilder::pack_place(Scalar n) {
   std::vector<std::string> args;
   for (Scalar a : n->args) args.push_back(name(a));
   return fmt::format("{} + {}", pointer(n->buffer, false), index_text(n->index[0], args));
 }
 
-std::string Body::pack_send(Scalar n) { return fmt::format("c_send<{}>({})", lanes.width, pack_place(n)); }
+std::string KernelBuilder::pack_send(Scalar n) { return fmt::format("c_send<{}>({})", lanes.width, pack_place(n)); }
 
-std::string Body::pack_receive(Scalar n, const std::string& sent) {
+std::string KernelBuilder::pack_receive(Scalar n, const std::string& sent) {
   return fmt::format("c_receive<{}>({}, {})", lanes.width, pack_place(n), sent);
 }
 
-std::string Body::pack_load(Scalar n) {
+std::string KernelBuilder::pack_load(Scalar n) {
   const std::string at = pack_place(n), mask = n->mask ? name(n->mask) : "";
   const std::string x = rest.empty() ? fmt::format("c_read<{}>({})", lanes.width, at)
                                      : fmt::format("c_read_part<{}>({}, {})", lanes.width, at, rest);
   return n->mask ? fmt::format("{} ? {} : {}{{}}", mask, x, pack_type(graph.buffer(n->buffer).layout.dtype)) : x;
 }
 
-void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables) {
+void KernelBuilder::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables) {
   for (Scalar n : nodes) {
     if (n->op == ScalarOp::Constant) continue;
     const bool moves = depends(n, variables);
@@ -235,8 +235,8 @@ void Body::hoist(std::span<const Scalar> nodes, std::span<const Expr> variables)
   }
 }
 
-void Body::elements(std::span<const Scalar> nodes, std::span<const Statement* const> stores,
-                    const std::function<void()>& each) {
+void KernelBuilder::elements(std::span<const Scalar> nodes, std::span<const Statement* const> stores,
+                             const std::function<void()>& each) {
   if (lanes.width == 1) {
     each();
     return;
@@ -285,7 +285,7 @@ void Body::elements(std::span<const Scalar> nodes, std::span<const Statement* co
   out_packs_.clear();
 }
 
-void Body::store(const Statement& s, const std::string& value) {
+void KernelBuilder::store(const Statement& s, const std::string& value) {
   const DType d = graph.buffer(s.op->outs[0]).layout.dtype;
   const std::string stored = fmt::format("c_put_{}({})", short_name(d), value);
   if (auto pack = out_packs_.find(&s); pack != out_packs_.end()) {
@@ -300,13 +300,13 @@ void Body::store(const Statement& s, const std::string& value) {
 
 // ---- The kernel ----
 
-void Body::settle_peer_sum() {
+void KernelBuilder::settle_peer_sum() {
   if (!sum_ || std::exchange(settled_, true)) return;
   line("c_settle({}, epoch, ticket);", pointer(ir::peer_table(graph, *sum_), true));
 }
 
 /// What stands for the pointer to a sum's operand. Kernels of one table are one behind the other: each changes it.
-std::string Body::begin_peer_sum(KernelParts& parts) {
+std::string KernelBuilder::begin_peer_sum(KernelParts& parts) {
   const std::string sum = pointer(*sum_, false), table = pointer(ir::peer_table(graph, *sum_), true);
   const auto& buffers = arguments_.buffers();
   const auto at = static_cast<std::size_t>(std::ranges::find(buffers, *sum_) - buffers.begin());
@@ -319,7 +319,7 @@ std::string Body::begin_peer_sum(KernelParts& parts) {
   return text;
 }
 
-Kernel Body::finish(Launch launch) {
+Kernel KernelBuilder::finish(SymbolicLaunch launch) {
   Kernel k;
   if (sum_) pointer(*sum_, false), pointer(ir::peer_table(graph, *sum_), true);
   k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);

@@ -5,22 +5,22 @@
 namespace coil::lowering {
 
 /// A scalar with its pool. Operands of one expression have one dtype; plain numbers take it.
-struct Value {
+struct Element {
   ir::ScalarPool* pool = nullptr;
   ir::Scalar scalar = nullptr;
 
   DType dtype() const { return scalar->dtype; }
-  Value number(double v) const { return {pool, pool->constant(dtype(), v)}; }
-  Value cast(DType to) const { return {pool, pool->cast(scalar, to)}; }
+  Element number(double v) const { return {pool, pool->constant(dtype(), v)}; }
+  Element cast(DType to) const { return {pool, pool->cast(scalar, to)}; }
   operator ir::Scalar() const { return scalar; }  // NOLINT: a value is its scalar
 };
 
-inline Value apply(ir::ScalarOp op, Value a) { return {a.pool, a.pool->op(op, a.scalar)}; }
-inline Value apply(ir::ScalarOp op, Value a, Value b) { return {a.pool, a.pool->op(op, a.scalar, b.scalar)}; }
-inline Value apply(ir::ScalarOp op, Value a, Value b, Value c) {
+inline Element apply(ir::ScalarOp op, Element a) { return {a.pool, a.pool->op(op, a.scalar)}; }
+inline Element apply(ir::ScalarOp op, Element a, Element b) { return {a.pool, a.pool->op(op, a.scalar, b.scalar)}; }
+inline Element apply(ir::ScalarOp op, Element a, Element b, Element c) {
   return {a.pool, a.pool->op(op, a.scalar, b.scalar, c.scalar)};
 }
-inline Value where(Value condition, Value yes, Value no) {
+inline Element where(Element condition, Element yes, Element no) {
   return {yes.pool, yes.pool->op(ir::ScalarOp::Where, condition.scalar, yes.scalar, no.scalar)};
 }
 
@@ -34,10 +34,10 @@ inline Value where(Value condition, Value yes, Value no) {
   X(operator|, Or)                                                                                                     \
   X(operator^, Xor) X(shift_left, Shl) X(shift_right, Shr) X(eq, Eq) X(ne, Ne) X(lt, Lt) X(le, Le) X(gt, Gt) X(ge, Ge)
 // clang-format on
-#define X(name, op)                                                                        \
-  inline Value name(Value a, Value b) { return apply(ir::ScalarOp::op, a, b); }            \
-  inline Value name(Value a, double b) { return apply(ir::ScalarOp::op, a, a.number(b)); } \
-  inline Value name(double a, Value b) { return apply(ir::ScalarOp::op, b.number(a), b); }
+#define X(name, op)                                                                            \
+  inline Element name(Element a, Element b) { return apply(ir::ScalarOp::op, a, b); }          \
+  inline Element name(Element a, double b) { return apply(ir::ScalarOp::op, a, a.number(b)); } \
+  inline Element name(double a, Element b) { return apply(ir::ScalarOp::op, b.number(a), b); }
 COIL_VALUE_BINARY(X)
 #undef X
 #undef COIL_VALUE_BINARY
@@ -53,7 +53,7 @@ COIL_VALUE_BINARY(X)
   X(erfinv, Erfinv) X(sigmoid, Sigmoid) X(lgamma, Lgamma) X(digamma, Digamma)
 // clang-format on
 #define X(name, op) \
-  inline Value name(Value a) { return apply(ir::ScalarOp::op, a); }
+  inline Element name(Element a) { return apply(ir::ScalarOp::op, a); }
 COIL_VALUE_UNARY(X)
 #undef X
 #undef COIL_VALUE_UNARY
