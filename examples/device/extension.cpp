@@ -22,7 +22,7 @@ class Listing : public coil::wrapper::Emitter {
       end = std::min(text.find('\n', at), text.size());
       out += "// " + text.substr(at, end - at) + "\n";
     }
-    for (const coil::wrapper::Kernel& kernel : program.kernels) out += "\n" + kernel.text;
+    for (const coil::wrapper::KernelEntry& kernel : program.kernels) out += "\n" + kernel.text;
     return out;
   }
 };

@@ -238,7 +238,7 @@ class Writer {
     arguments_.give(k);
     k.may_fail = may_fail_;
     k.launch =
-        codegen::Launch{.grid = {graph_.env().simplify(sym::ceil_div(points, kPointsOfBlock)), 1, 1}, .block = 1};
+        codegen::SymbolicLaunch{.grid = {graph_.env().simplify(sym::ceil_div(points, kPointsOfBlock)), 1, 1}, .block = 1};
     return k;
   }
 
