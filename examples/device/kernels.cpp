@@ -237,8 +237,8 @@ class Writer {
     k.text = "extern \"C\" void " + k.symbol + body;
     arguments_.give(k);
     k.may_fail = may_fail_;
-    k.launch =
-        codegen::SymbolicLaunch{.grid = {graph_.env().simplify(sym::ceil_div(points, kPointsOfBlock)), 1, 1}, .block = 1};
+    k.launch = codegen::SymbolicLaunch{.grid = {graph_.env().simplify(sym::ceil_div(points, kPointsOfBlock)), 1, 1},
+                                       .block = 1};
     return k;
   }
 

@@ -10,7 +10,7 @@ constexpr std::size_t kBytes = 4 * kElements;
 
 /// t0 = 2x, t1 = 3x, t2 = t0 + t1, and four outputs, each made of the one before: 10x, 20x, 40x, 80x. With `writes` the
 /// input is written to at the end. At most three temporaries are live at once, before there is any output.
-Program narrowing(bool writes) {
+StoredProgram narrowing(bool writes) {
   GpuPlan b;
   const Slot two = b.constant(2), three = b.constant(3);
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});

@@ -11,7 +11,7 @@ namespace coil::runtime {
 namespace {
 
 /// y = x * 2, laid out in columns of two; t = x as rows of two; n = how many x there are.
-Program columns() {
+StoredProgram columns() {
   GpuPlan b;
   const Slot two = b.constant(2), rows = b.PlanBuilder::add(ShapeOp::FloorDiv, b.elements, two);
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"}),
@@ -30,7 +30,7 @@ struct CDevice : FakeCuda {
   std::unique_ptr<Queue> queue = open()->make_queue();
   coil_tensor outputs[4] = {};
 
-  void load_c(const Program& program) {
+  void load_c(const StoredProgram& program) {
     const auto path = std::filesystem::temp_directory_path() / fmt::format("coil_c_device_{}.coil", ::getpid());
     save_package(program, path);
     model = coil_model_load(path.c_str());

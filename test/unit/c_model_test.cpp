@@ -128,7 +128,7 @@ TEST_F(CModel, TellsItsListener) {
 
 /// y = x + w, w f32[4] among the constants, seen by a second constant of its last two elements; the sum of y and that
 /// one twice is the second output's matter.
-Program with_weights() {
+StoredProgram with_weights() {
   PlanBuilder b;
   const Slot four = b.constant(4), two = b.constant(2), one = b.constant(1), zero = b.constant(0),
              bytes = b.constant(16);
@@ -187,14 +187,14 @@ TEST(CModelWeights, AreSwappedInAModelOfTheirOwn) {
 }
 
 /// A program whose output is the seed that its random operators would draw from.
-Program seed_of_a_run() {
+StoredProgram seed_of_a_run() {
   PlanBuilder b;
   const Slot one = b.constant(1), zero = b.constant(0);
   b.plan.constants.push_back({"random.seed", DType::I64, {1}, {1}, 8, 0, true, true});
   b.plan.constants.push_back({"w", DType::I64, {1}, {1}, 8, 0, false, false});
   const BufferId seed = b.buffer({BufferKind::Constant, 0, "random.seed"});
   b.output("seed", {seed, DType::I64, {one}, {one}, zero});
-  Program program;
+  StoredProgram program;
   program.plan = std::move(b.plan);
   for (int i = 0; i < 2; ++i) program.constants.push_back(Tensor::empty(DType::I64, {1}));
   *program.constants[0].data<std::int64_t>() = *program.constants[1].data<std::int64_t>() = 0;

@@ -16,7 +16,7 @@ namespace {
 constexpr int kThreads = 4, kRuns = 100;
 
 /// y = x + w over f32[4].
-Program sum_with_weight() {
+StoredProgram sum_with_weight() {
   PlanBuilder b;
   const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16);
   b.plan.inputs.push_back({"x", DType::F32, {four}, {one}});
@@ -34,7 +34,7 @@ struct CThreads : testing::Test {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / fmt::format("coil_c_threads_{}.coil", ::getpid());
 
-  coil_model* load(const Program& program) {
+  coil_model* load(const StoredProgram& program) {
     save_package(program, path);
     coil_model* model = coil_model_load(path.c_str());
     EXPECT_TRUE(model) << coil_last_error();

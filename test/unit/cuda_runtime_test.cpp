@@ -21,7 +21,7 @@ TEST_F(FakeCuda, RunsForEachSizeFromTheHost) {
 TEST_F(FakeCuda, KernelsThatWaitThemselvesAreLaunchedEarly) {
   for (bool early : {false, true}) {
     machine->calls.clear();
-    Program program = gpu_scaled_sum();
+    StoredProgram program = gpu_scaled_sum();
     program.plan.dependent_launches = early;
     Context context(load(std::move(program)));
     EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
@@ -258,7 +258,7 @@ TEST_F(FakeCuda, PartsBetweenTheHostsOperatorsAreRecorded) {
   b.plan.steps = {b.launch(b.scale, {x, t0}, {two}), b.launch(b.add, {t0, x, t1}, {}), call,
                   b.launch(b.scale, {t2, t3}, {three}), b.launch(b.add, {t3, t2, y}, {})};
   b.output("y", whole(y));
-  Program program = b.program();
+  StoredProgram program = b.program();
   auto device = open();
   // The host's own stream would race with the model's: it waits for the model's through the device's default stream.
   std::shared_ptr<Queue> theirs = device->make_queue();
@@ -313,7 +313,7 @@ TEST_F(FakeCuda, KernelsThatCannotFailFindNoStatus) {
   b.buffer({.kind = BufferKind::Input, .name = "x"});
   b.plan.steps = {KernelCall{sees, {y}, {}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero}};
   b.output("y", {y, DType::F32, {b.one}, {b.one}, b.zero});
-  Program program = b.program();
+  StoredProgram program = b.program();
   program.libraries.push_back(gpu_kernels(".version 7.0\n.target sm_75\n.entry sees(\n"));
   Context context(load(std::move(program)));
   EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(3), {3})}}).outputs.at(0))),
@@ -322,7 +322,7 @@ TEST_F(FakeCuda, KernelsThatCannotFailFindNoStatus) {
 }
 
 /// Fails where x has more than ten elements, then doubles x in place. (Only the fake driver has such a kernel.)
-Program doubled_in_place() {
+StoredProgram doubled_in_place() {
   GpuPlan b;
   b.plan.kernels.push_back({"fail", "a test's kernel", "an index read from a tensor is out of range (at model.py:3)"});
   b.plan.stops_on_failure = true;
@@ -334,7 +334,7 @@ Program doubled_in_place() {
                   KernelCall{2, {}, {large}, b.one, b.one, {b.one, b.one, b.one}, 1, b.zero},
                   b.launch(b.scale, {x, x}, {two})};
   b.output("y", {y, DType::F32, {b.elements}, {b.one}, b.zero});
-  Program program = b.program();
+  StoredProgram program = b.program();
   program.libraries.push_back(gpu_kernels(".version 7.0\n.target sm_75\n.entry fail(\n"));
   return program;
 }
@@ -465,7 +465,7 @@ TEST_F(FakeCuda, MachinesThatWillNotDoAreRefused) {
   machine->version = 11080;
   EXPECT_TRUE(has(error_of([&] { open(); }), "the CUDA driver is too old: it supports CUDA 11.8"));
   machine->version = 12020;
-  Program newer = gpu_scaled_sum();
+  StoredProgram newer = gpu_scaled_sum();
   std::string ptx = kGpuKernels;
   ptx.replace(ptx.find("7.0"), 3, "9.0");
   newer.libraries = {gpu_kernels(ptx.c_str())};

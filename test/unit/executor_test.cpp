@@ -66,7 +66,7 @@ TEST(Executor, RunsForEachSize) {
 
 /// More of them than are kept bound, with failures and another number of threads in between.
 TEST(Executor, SizesInAnyOrder) {
-  Program program = scaled_sum();
+  StoredProgram program = scaled_sum();
   for (ShapeInstruction& in : program.plan.shape_program)
     if (in.op == ShapeOp::Constant && in.a == 8) {
       in.a = 40;
@@ -195,7 +195,7 @@ TEST(Executor, NamesTheInputAndTheRule) {
 }
 
 /// a = x * 2, then b = y * 3; with `writes`, b is y itself.
-Program two_scales(bool writes) {
+StoredProgram two_scales(bool writes) {
   PlanBuilder b;
   const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16),
              two = b.constant(2), three = b.constant(3);
@@ -215,7 +215,7 @@ Program two_scales(bool writes) {
 }
 
 /// What a run asks for and gives back, in order, and its results.
-std::pair<std::string, std::vector<std::vector<float>>> memory_over_time(Program program) {
+std::pair<std::string, std::vector<std::vector<float>>> memory_over_time(StoredProgram program) {
   Context context(Model::load(std::move(program)));
   std::string log;
   const auto pool = OutputPool::make();
@@ -327,7 +327,7 @@ TEST(Executor, ContextsOfOneModelRunAtOnce) {
 }
 
 /// A counter: state += x, returned as an alias; x *= 2 in place.
-Program counter() {
+StoredProgram counter() {
   PlanBuilder b;
   const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16),
              two = b.constant(2);
@@ -388,7 +388,7 @@ TEST(Executor, InputsAlikeThatAreWrittenTo) {
 TEST(Executor, RefusesBrokenPlans) {
   const std::string broken = "the plan is broken";
   auto load = [](const std::function<void(Plan&)>& change) {
-    Program p = scaled_sum();
+    StoredProgram p = scaled_sum();
     change(p.plan);
     return error_of([&] { Context context(Model::load(std::move(p))); });
   };

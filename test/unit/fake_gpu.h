@@ -30,7 +30,7 @@ struct FakeCuda : testing::Test {
   ~FakeCuda() override { set_listener({}); }
 
   std::shared_ptr<DeviceRuntime> open(int index = 0) const { return cuda::open_cuda(index, fake_driver()); }
-  std::shared_ptr<const Model> load(Program p, int index = 0) const {
+  std::shared_ptr<const Model> load(StoredProgram p, int index = 0) const {
     p.plan.device = {DeviceType::CUDA, index};
     return Model::load(std::move(p), open(index));
   }

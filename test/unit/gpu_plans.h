@@ -94,11 +94,11 @@ struct GpuPlan : PlanBuilder {
     const auto last = static_cast<std::uint32_t>(buffers.size() - 1);
     return {which, std::move(buffers), std::move(scalars), one, one, {blocks, one, one}, 128, zero, {last}};
   }
-  Program program() { return {std::move(plan), {}, {gpu_kernels(), gpu_kernels(kCountKernel)}, ""}; }
+  StoredProgram program() { return {std::move(plan), {}, {gpu_kernels(), gpu_kernels(kCountKernel)}, ""}; }
 };
 
 /// y = (x * 2) + (x * 3).
-inline Program gpu_scaled_sum() {
+inline StoredProgram gpu_scaled_sum() {
   GpuPlan b;
   const Slot two = b.constant(2), three = b.constant(3);
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
@@ -113,7 +113,7 @@ inline Program gpu_scaled_sum() {
 
 /// Work with a number in the middle that the host reads: n = how many of x are above 0; each of `turns` turns makes t =
 /// x * 3 over the first n, u = t + t1, which is x * 3 from before. Returns y = x * 5 by four kernels before, and u.
-inline Program gpu_counted(std::int64_t turns = 1) {
+inline StoredProgram gpu_counted(std::int64_t turns = 1) {
   GpuPlan b;
   const Slot two = b.constant(2), three = b.constant(3), eight = b.constant(8), four = b.constant(4),
              threads = b.constant(128), end = b.constant(turns);

@@ -130,7 +130,7 @@ TEST(HostCallSite, ProgramsWithOneAreNotRecorded) {
   const View whole{x, DType::I64, {n}, {one}, zero}, result{y, DType::I64, {n}, {one}, zero};
   b.plan.steps = {ExternCall{"repeat_positions", {}, {whole}, {result}}};
   b.output("y", result);
-  Context context(Model::load(Program{std::move(b.plan), {}, {}, ""}, std::make_shared<FakeRuntime>()));
+  Context context(Model::load(StoredProgram{std::move(b.plan), {}, {}, ""}, std::make_shared<FakeRuntime>()));
   context.set_recording(true);
   Tensor counts = Tensor::empty(DType::I64, {4});
   const std::int64_t values[] = {1, 0, 2, 1}, expected[] = {0, 2, 2, 3};

@@ -33,7 +33,7 @@ extern "C" void take(void* const* b, const int64_t* s, int64_t, int64_t) {  // b
 
 /// In each of `turns` turns: n = count of positive x; t = n values of the turn's number; total += sum of t. Returns t's
 /// like, n values of 7, and the total.
-Program counted(std::int64_t turns) {
+StoredProgram counted(std::int64_t turns) {
   PlanBuilder b;
   const Slot size = b.add(ShapeOp::InputSize, 0, 0), one = b.constant(1), zero = b.constant(0), four = b.constant(4),
              eight = b.constant(8), seven = b.constant(7);
@@ -184,7 +184,7 @@ TEST(LateSteps, PlansTravelAsText) {
 }
 
 TEST(LateSteps, BranchesThatGoElsewhereAreRefused) {
-  Program good = counted(3);
+  StoredProgram good = counted(3);
   EXPECT_NO_THROW(check_plan(good.plan));
   for (std::size_t step : {std::size_t{1}, std::size_t{9}}) {
     Plan bad = good.plan;

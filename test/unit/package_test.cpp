@@ -24,7 +24,7 @@ void write_quickly(const std::filesystem::path& path, std::string_view content) 
 }
 
 /// y = x + w, and w's other half through an aliasing constant; a state besides.
-Program with_constants() {
+StoredProgram with_constants() {
   PlanBuilder b;
   const Slot four = b.constant(4), one = b.constant(1), zero = b.constant(0), bytes = b.constant(16);
   Tensor storage = tensor_of({1, 2, 3, 4, 5, 6}, {6});
@@ -73,7 +73,7 @@ TEST(Package, RunsAfterALoad) {
   TemporaryFolder folder;
   const auto path = folder.path / "m.coil";
   save_package(with_constants(), path);
-  const Program loaded = load_program(path, WeightCheck::Hash);
+  const StoredProgram loaded = load_program(path, WeightCheck::Hash);
   EXPECT_EQ(loaded.constants[0].bytes() + 8, loaded.constants[1].bytes());  // what shared memory still does
   EXPECT_EQ(loaded.kernel_source, kTestKernels);
   Context context(Model::load_package(path));
@@ -87,7 +87,7 @@ TEST(Package, RunsAfterALoad) {
 
 TEST(Package, SameProgramSameBytes) {
   TemporaryFolder folder;
-  const Program program = with_constants();
+  const StoredProgram program = with_constants();
   save_package(program, folder.path / "a.coil");
   save_package(program, folder.path / "b.coil");
   save_package(load_program(folder.path / "a.coil"), folder.path / "c.coil");
@@ -117,7 +117,7 @@ TEST(Package, FlippedBitsAreRefusedOrHarmless) {
     altered[bit / 8] = static_cast<char>(altered[bit / 8] ^ (1 << bit % 8));
     write_quickly(folder.path / "altered.coil", altered);
     try {
-      const Program p = load_program(folder.path / "altered.coil", WeightCheck::Hash);
+      const StoredProgram p = load_program(folder.path / "altered.coil", WeightCheck::Hash);
       EXPECT_EQ(plan_to_json(p.plan), manifest) << bit;  // padding and fields that nobody reads
     } catch (const Error&) {}
   }
@@ -168,7 +168,7 @@ Signature a_signature() {
 
 TEST(Package, SignaturesTravel) {
   TemporaryFolder folder;
-  Program program = with_constants();
+  StoredProgram program = with_constants();
   EXPECT_NE(plan_to_json(program.plan).find("\"version\":3"), std::string::npos);  // nothing in it is newer
   program.plan.signature = a_signature();
   program.provenance = "{}\n";
@@ -188,7 +188,7 @@ TEST(Package, SignaturesThatDoNotFitAreRefused) {
            [](Signature& s) { s.inputs.children[0].children[0].leaf = -1; },
            [](Signature& s) { s.inputs = s.inputs.children[0]; },
            [](Signature& s) { s.outputs.children[2].children[1].leaf = 99; }}) {
-    Program program = with_constants();
+    StoredProgram program = with_constants();
     program.plan.signature = a_signature();
     spoil(*program.plan.signature);
     EXPECT_THROW(Model::load(std::move(program)), Error);

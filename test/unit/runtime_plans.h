@@ -74,7 +74,7 @@ extern "C" void add(void* const* b, const int64_t*, int64_t begin, int64_t end) 
 )";
 
 /// y = (x * 2) + (x * 3) for x f32[s0, 4], s0 at most 8: two temporaries, one output.
-inline Program scaled_sum() {
+inline StoredProgram scaled_sum() {
   PlanBuilder b;
   const Slot rows = b.add(ShapeOp::InputSize, 0, 0), four = b.constant(4), one = b.constant(1), zero = b.constant(0);
   const Slot elements = b.add(ShapeOp::Mul, rows, four), bytes = b.add(ShapeOp::Mul, elements, four);

@@ -89,7 +89,7 @@ class LazyDevice : public DeviceRuntime {
 
 /// y = copy of x + w * 3 on the CPU, x f32[4] on the device, w and y on the CPU. In front of the copy, and with
 /// `launches` behind it, the device launches two kernels on a temporary of its own.
-Program sum_beside(bool non_blocking, bool launches = false) {
+StoredProgram sum_beside(bool non_blocking, bool launches = false) {
   PlanBuilder b;
   b.plan.device = kDevice;
   b.plan.others = {{Device{}, "", 128}};
@@ -114,7 +114,7 @@ Program sum_beside(bool non_blocking, bool launches = false) {
   b.plan.steps.emplace_back(KernelCall{2, {a, t, y}, {}, four, grain});
   if (launches) b.plan.steps.insert(b.plan.steps.end(), {far, far});
   b.output("y", view(y));
-  Program program{std::move(b.plan), {}, {}, ""};
+  StoredProgram program{std::move(b.plan), {}, {}, ""};
   program.other_libraries = {{compile_kernels(kTestKernels)}};
   return program;
 }
@@ -185,7 +185,7 @@ TEST(SeveralDevices, AnInputLiesWhereTheProgramTakesItOrOnTheCpu) {
 
 TEST(SeveralDevices, PlansAreHeldToTheirDevices) {
   const auto refused = [](const std::function<void(Plan&)>& change) -> std::string {
-    Program program = sum_beside(false);
+    StoredProgram program = sum_beside(false);
     change(program.plan);
     try {
       Model::load(std::move(program), std::make_shared<LazyDevice>());

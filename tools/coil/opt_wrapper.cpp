@@ -16,7 +16,7 @@ namespace {
 void add_binaries(const wrapper::Program& program, const codegen::Toolchain& toolchain, wrapper::EmitOptions& options) {
   const auto backend = codegen::make_backend({program.device, Settings{}, toolchain, nullptr});
   std::vector<std::string> texts;
-  for (const wrapper::Kernel& k : program.kernels)
+  for (const wrapper::KernelEntry& k : program.kernels)
     if (k.place == 0) texts.push_back(k.text);
   options.isa = backend->isa();
   try {

@@ -21,7 +21,7 @@ ReadyProgram make_ready(const ModelOptions& options) {
   auto start = std::chrono::steady_clock::now();
   bool package = options.model.extension() == ".coil";
   auto load_start = start;
-  runtime::Program program;
+  runtime::StoredProgram program;
   if (package) {
     program = runtime::load_program(options.model);
     if (options.device_given && parse_device(options.compile.device).type != program.plan.device.type)

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/body.h"
+#include "codegen/cuda/kernel_builder.h"
 #include "codegen/cuda/plain_kernel.h"
 #include "codegen/heuristics/products.h"
 #include "library_ops/products.h"

@@ -100,9 +100,9 @@ class Batcher {
   void merge(const Batch& batch, std::set<std::size_t>& gone) {
     if (batch.calls.size() < 2) return;
     auto& first = std::get<CallKernel>(p_.lines[batch.place]);
-    const Kernel& alone = p_.kernels[first.kernel];
+    const KernelEntry& alone = p_.kernels[first.kernel];
     const std::string symbol = fmt::format("{}_x{}", alone.symbol, batch.calls.size());
-    std::optional<Kernel> together = batched(alone, symbol, first.buffers.size(), batch.calls.size());
+    std::optional<KernelEntry> together = batched(alone, symbol, first.buffers.size(), batch.calls.size());
     if (!together) return;
     for (std::size_t k = 1; k < batch.calls.size(); ++k) {
       const auto& call = std::get<CallKernel>(p_.lines[batch.calls[k]]);
@@ -115,14 +115,15 @@ class Batcher {
     }
     first.copies.reset();
     first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
-    auto same = std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const Kernel& k) { return k.symbol == symbol; });
+    auto same =
+        std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const KernelEntry& k) { return k.symbol == symbol; });
     first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
     if (same == p_.kernels.end()) p_.kernels.push_back(*std::move(together));
   }
 
-  std::optional<Kernel> batched(const Kernel& alone, const std::string& symbol, std::size_t buffers,
-                                std::size_t count) const {
-    Kernel out{symbol, ""};
+  std::optional<KernelEntry> batched(const KernelEntry& alone, const std::string& symbol, std::size_t buffers,
+                                     std::size_t count) const {
+    KernelEntry out{symbol, ""};
     if (alone.triton) {
       out.triton = codegen::batch_triton_kernel(*alone.triton, count);
       out.text = out.triton->text(symbol);

@@ -23,7 +23,7 @@ void call_triton_kernels(Program& p) {
     if (triton[k]) made[k] = codegen::define_triton_kernel(p.kernels[k].symbol, *triton[k]);
   }
   std::vector<std::size_t> places(p.kernels.size());  // of the kernels that stay
-  std::vector<Kernel> kept;
+  std::vector<KernelEntry> kept;
   for (std::size_t k = 0; k < p.kernels.size(); ++k) {
     places[k] = kept.size();
     if (!made[k]) kept.push_back(std::move(p.kernels[k]));
