@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/cuda/driver/modules.h"
+#include "runtime/cuda/driver/tensor_maps.h"
 #include "support/error.h"
 
 namespace coil::autotune {
@@ -93,10 +94,27 @@ bool CudaTimer::launch(const Trial& t, Address memory) {
       d.function_set(function, kFunctionMaxDynamicShared, static_cast<int>(t.shared_bytes)) != kSuccess)
     return false;
   std::vector<std::uint64_t> words = arguments_of(t, memory);
+  if (!t.maps.empty()) return launch_with_maps(t, function, words);
   std::size_t bytes = words.size() * sizeof words[0];
   void* arguments[] = {kLaunchBuffer, words.data(), kLaunchBufferSize, &bytes, kLaunchEnd};
   return d.launch(function, t.grid[0], t.grid[1], t.grid[2], t.block, 1, 1, t.shared_bytes, stream_, nullptr,
                   arguments) == kSuccess;
+}
+
+bool CudaTimer::launch_with_maps(const Trial& t, Function function, std::vector<std::uint64_t>& words) {
+  struct alignas(runtime::kTensorMapAlignment) Made {
+    std::byte bytes[runtime::kTensorMapBytes];
+  };
+  std::vector<Made> made(t.maps.size());
+  std::vector<void*> each;
+  for (std::uint64_t& word : words) each.push_back(&word);
+  for (std::size_t k = 0; k < made.size(); ++k) {
+    const Trial::Map& m = t.maps[k];
+    make_tensor_map(device_->driver(), m.shape, reinterpret_cast<void*>(words[m.buffer] + m.offset), made[k].bytes);
+    each.push_back(made[k].bytes);
+  }
+  return device_->driver().launch(function, t.grid[0], t.grid[1], t.grid[2], t.block, 1, 1, t.shared_bytes, stream_,
+                                  each.data(), nullptr) == kSuccess;
 }
 
 std::optional<double> CudaTimer::once(const Trial& t, Address memory) {

@@ -25,6 +25,7 @@ class CudaTimer : public Timer {
 
  private:
   bool launch(const Trial&, runtime::cuda::Address memory);
+  bool launch_with_maps(const Trial&, runtime::cuda::Function, std::vector<std::uint64_t>& words);
   std::optional<double> once(const Trial&, runtime::cuda::Address memory);
 
   std::shared_ptr<const runtime::cuda::CudaDevice> device_;

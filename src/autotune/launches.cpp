@@ -208,6 +208,24 @@ class Tuner {
   std::vector<std::string> order_;
 };
 
+std::optional<Trial::Map> map_of(const codegen::MappedTensor& m, const MeasuredSizes& value) {
+  Trial::Map out{.buffer = m.pointer, .offset = 0, .shape = {}};
+  const auto offset = value(m.offset);
+  if (!offset) return std::nullopt;
+  out.offset = static_cast<std::uint64_t>(*offset);
+  out.shape.element = m.map.element, out.shape.swizzle = m.map.swizzle;
+  const std::size_t rank = m.map.box.size();
+  out.shape.rank = static_cast<std::uint32_t>(rank);
+  for (std::size_t d = 0; d < rank; ++d) {
+    const auto size = value(m.sizes[rank - 1 - d]), stride = value(m.strides[rank - 1 - d]);
+    if (!size || !stride) return std::nullopt;
+    out.shape.box[d] = m.map.box[rank - 1 - d];
+    out.shape.sizes[d] = static_cast<std::uint64_t>(*size);
+    out.shape.strides[d] = static_cast<std::uint64_t>(*stride);
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<Trial> trial_of(ir::Graph& graph, const codegen::Kernel& k, const ToldSizes& told) {
@@ -234,6 +252,11 @@ std::optional<Trial> trial_of(ir::Graph& graph, const codegen::Kernel& k, const 
     const auto number = value(e);
     if (!number) return std::nullopt;
     t.scalars.push_back(*number);
+  }
+  for (const codegen::MappedTensor& m : k.launch->maps) {
+    auto map = map_of(m, value);
+    if (!map) return std::nullopt;
+    t.maps.push_back(*map);
   }
   if (k.triton) t.scalar_bytes = k.triton->wide ? 8 : 4, t.status = k.triton->status;
   return t;

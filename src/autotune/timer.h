@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/plan/tensor_map.h"
+
 namespace coil::autotune {
 
 /// A byte of small numbers in every format: a machine that multiplies zeros runs faster than it does with a program.
@@ -31,6 +33,14 @@ struct Trial {
   bool status = true;
   std::uint32_t scratch_words = 0;
   unsigned char fill = 0;  ///< what each byte of its buffers holds before
+  /// A descriptor behind its other arguments.
+  struct Map {
+    std::size_t buffer = 0;
+    std::uint64_t offset = 0;  ///< bytes into it
+    runtime::TensorMapShape shape;
+    bool operator==(const Map&) const = default;
+  };
+  std::vector<Map> maps;
   bool operator==(const Trial&) const = default;
 };
 

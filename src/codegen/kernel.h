@@ -9,11 +9,21 @@
 
 #include "codegen/heuristics/launch_config.h"
 #include "ir/ir.h"
+#include "ops/user_kernel.h"
 
 namespace coil::codegen {
 
 using sym::Expr;
 using sym::Exprs;
+
+/// A tensor of which a kernel gets a descriptor, behind all its other parameters: the GPU's copy engine finds tiles by
+/// it.
+struct MappedTensor {
+  std::size_t pointer = 0;         ///< whose memory it lies in, among the kernel's buffers
+  Expr offset = 0;                 ///< bytes into the buffer; a multiple of 16
+  Exprs sizes, strides;            ///< the outermost dimension first; strides in bytes
+  ops::UserKernel::TensorMap map;  ///< what its elements are and how large a tile is
+};
 
 /// How a GPU runs a kernel. A grid with a 0 in it launches nothing.
 struct SymbolicLaunch {
@@ -22,6 +32,7 @@ struct SymbolicLaunch {
   int cluster = 1;        ///< neighbouring blocks that exchange what they have; the text says so too
   int resident = 0;       ///< blocks that a multiprocessor's registers are to have room for; 0: as the compiler likes
   Expr shared_bytes = 0;  ///< dynamic shared memory
+  std::vector<MappedTensor> maps = {};
 };
 
 /// A parameter of a kernel.

@@ -10,7 +10,7 @@ inline constexpr std::string_view kWrapperSchemas[] = {
     "kernel(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] scalars, SymInt extent, int grain, str failure) -> "
     "()",
     "launch(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] scalars, SymInt[] grid, int block, SymInt "
-    "shared_bytes=0, Tensor(b!)? failures=None, int site=0) -> ()",
+    "shared_bytes=0, Tensor(b!)? failures=None, int site=0, SymInt[] maps=[]) -> ()",
     "user_kernel(str name, Tensor[] reads, Tensor(a!)[] writes, SymInt[] numbers, SymInt[] grid, str failure='', "
     "Tensor(b!)? failures=None, int site=0) -> ()",
     "new_failures(Tensor like, int count) -> Tensor",

@@ -440,8 +440,21 @@ class Printer {
     Exprs grid = l.grid;
     while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
     const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes), word = status();
-    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks,
-         l.block, shared, word.empty() ? "" : ", ", word);
+    std::vector<std::string> maps;
+    for (const codegen::MappedTensor& m : l.maps)
+      maps.push_back(tensor_map(address(c.buffers[m.pointer]), size(m.offset), m.map, list(m.sizes), list(m.strides)));
+    const std::string status = word.empty() && !maps.empty() ? "nullptr" : word,
+                      descriptors = maps.empty() ? "" : fmt::format(", {{{}}}", joined(maps));
+    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{}{}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks,
+         l.block, shared, status.empty() ? "" : ", ", status, descriptors);
+  }
+  /// The name of a descriptor, which is made before the call.
+  std::string tensor_map(const std::string& base, const std::string& offset, const ops::UserKernel::TensorMap& map,
+                         const std::string& sizes, const std::string& strides) {
+    const std::string name = fmt::format("map{}", next_map_++);
+    line("const TensorMap {} = queue.tensor_map(pointer({}, {}), {}, {}, {{{}}}, {}, {});", name, base, offset,
+         map.element, map.swizzle, fmt::join(map.box, ", "), sizes, strides);
+    return name;
   }
   /// The status of the call that is being written; empty where it has none to look at.
   std::string status() const {
@@ -456,10 +469,8 @@ class Printer {
     if (!p.map) return fmt::format("pointer({}, {})", base, offset);
     Exprs strides;
     for (Expr s : v.strides) strides.push_back(p_.env->simplify(s * bytes));
-    const std::string name = fmt::format("map{}", next_map_++), sizes = list(v.sizes), steps = list(strides);
-    line("const TensorMap {} = queue.tensor_map(pointer({}, {}), {}, {}, {{{}}}, {}, {});", name, base, offset,
-         p.map->element, p.map->swizzle, fmt::join(p.map->box, ", "), sizes, steps);
-    return name + ".argument()";
+    const std::string sizes = list(v.sizes), steps = list(strides);
+    return tensor_map(base, offset, *p.map, sizes, steps) + ".argument()";
   }
   void print_line(const CallUserKernel& c) {
     using Kind = ops::UserKernel::Kind;

@@ -464,6 +464,16 @@ void FxEmitter::line(const EndPart&) {
   values_.clear(), storage_offsets_.clear();
 }
 
+void FxEmitter::add_map(std::vector<std::string>& to, const codegen::MappedTensor& m) {
+  to.push_back(std::to_string(m.pointer));
+  to.push_back(size(m.offset));
+  for (std::size_t n : {std::size_t{m.map.element}, std::size_t{m.map.swizzle}, m.map.box.size()})
+    to.push_back(std::to_string(n));
+  for (const sym::Exprs* list : {&m.sizes, &m.strides})
+    for (sym::Expr e : *list) to.push_back(size(e));
+  for (std::uint32_t n : m.map.box) to.push_back(std::to_string(n));
+}
+
 void FxEmitter::line(const CallKernel& c) {
   std::vector<std::string> reads, writes, scalars;
   for (std::size_t i = 0; i < c.buffers.size(); ++i)
@@ -472,9 +482,12 @@ void FxEmitter::line(const CallKernel& c) {
   if (c.launch) {
     std::vector<std::string> grid;
     for (sym::Expr e : c.launch->grid) grid.push_back(size(e));
+    std::vector<std::string> maps;
+    for (const codegen::MappedTensor& m : c.launch->maps) add_map(maps, m);
     const std::string shared = size(c.launch->shared_bytes);
     return kernel_launch(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), text_of(grid),
-                         c.launch->block, shared, status(), PythonFile::origins(c.origins, c.where));
+                         c.launch->block, shared, maps.empty() ? "" : text_of(maps), status(),
+                         PythonFile::origins(c.origins, c.where));
   }
   const std::string extent = size(c.extent);
   if (failures_.guarded.contains(at_)) check_failures();
@@ -498,9 +511,11 @@ void FxEmitter::kernel_call(const std::string& kernel, const std::string& reads,
 
 void FxEmitter::kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes,
                               const std::string& scalars, const std::string& grid, int block,
-                              const std::string& shared_bytes, const std::string& failure, const std::string& origins) {
-  const std::string rest =
+                              const std::string& shared_bytes, const std::string& maps, const std::string& failure,
+                              const std::string& origins) {
+  std::string rest =
       failure.empty() ? shared_bytes == "0" ? "" : ", " + shared_bytes : fmt::format(", {}, {}", shared_bytes, failure);
+  if (!maps.empty()) rest += ", maps=" + maps;
   node("launch", fmt::format("torch.ops.coil_wrapper.launch.default, {}, {}, {}, {}, {}, {}{}, origins={}",
                              python_string(kernel), reads, writes, scalars, grid, block, rest, python_string(origins)));
 }

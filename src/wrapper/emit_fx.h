@@ -35,10 +35,13 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes,
                            const std::string& scalars, const std::string& extent, std::int64_t grain,
                            const std::string& failure, const std::string& origins);
-  /// The same on a GPU. `failure`: the statuses and the kernel's place among them, empty where it has none.
+  /// The same on a GPU. `maps`: descriptors of tensors, of each its pointer's place, offset, element, swizzle, number
+  /// of dimensions, sizes, strides and box one after another; empty where it takes none. `failure`: the statuses and
+  /// the kernel's place among them, empty where it has none.
   virtual void kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes,
                              const std::string& scalars, const std::string& grid, int block,
-                             const std::string& shared_bytes, const std::string& failure, const std::string& origins);
+                             const std::string& shared_bytes, const std::string& maps, const std::string& failure,
+                             const std::string& origins);
   /// `NAME = node("NAME", ARGUMENTS, type="TYPE")`, the type where one is known; returns the name.
   std::string node(const std::string& wanted, const std::string& arguments, const std::string& type = "");
 
@@ -55,6 +58,7 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   std::string before() override;
   std::string around(const std::string& body) override;
   void check_failures();
+  void add_map(std::vector<std::string>& to, const codegen::MappedTensor&);
   void copy_between_devices(const CallExtern&);
   /// A tensor there; writes a node for one where a program over several devices needs it.
   std::string on_program_device();

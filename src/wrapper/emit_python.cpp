@@ -254,8 +254,13 @@ std::string PythonEmitter::kernel_launch(const std::string& symbol, const std::s
   sym::Exprs grid = launch.grid;
   while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
   const std::string shared = launch.shared_bytes.is_constant(0) ? "" : ", shared=" + file_->size(launch.shared_bytes);
-  return fmt::format("{}({}, {}, grid={}, block={}{}{})", symbol, buffers, scalars, file_->sizes(grid), launch.block,
-                     shared, failure.empty() ? "" : ", failure=" + failure);
+  std::string maps;
+  for (const codegen::MappedTensor& m : launch.maps)
+    maps += fmt::format("({}, {}, {}, {}, {}, [{}], {}), ", m.pointer, file_->size(m.offset), file_->sizes(m.sizes),
+                        file_->sizes(m.strides), m.map.element, fmt::join(m.map.box, ", "), m.map.swizzle);
+  if (!maps.empty()) maps = fmt::format(", maps=[{}]", maps.substr(0, maps.size() - 2));
+  return fmt::format("{}({}, {}, grid={}, block={}{}{}{})", symbol, buffers, scalars, file_->sizes(grid), launch.block,
+                     shared, maps, failure.empty() ? "" : ", failure=" + failure);
 }
 
 std::string PythonEmitter::kernel_call(const std::string& symbol, const std::string& buffers,

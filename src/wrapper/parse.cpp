@@ -384,6 +384,7 @@ class Parser {
       launch.shared_bytes = expr(c, {" shared"});
       c.expect("shared");
       c.expect("bytes");
+      while (c.accept("map")) launch.maps.push_back(mapped_tensor(c));
     } else {
       c.expect("over");
       k.extent = expr(c, {" by "});
@@ -406,6 +407,28 @@ class Parser {
     }
     origins(c, k);
     p_.lines.emplace_back(std::move(k));
+  }
+
+  codegen::MappedTensor mapped_tensor(LineCursor& c) {
+    const auto natural = [&] { return static_cast<std::uint32_t>(c.integer()); };
+    codegen::MappedTensor m;
+    m.pointer = natural();
+    c.expect("(");
+    m.offset = expr(c, {";"});
+    c.expect(";");
+    m.sizes = exprs(c);
+    c.expect(";");
+    m.strides = exprs(c);
+    c.expect(")");
+    c.expect("by");
+    c.expect("[");
+    c.items(']', [&] { m.map.box.push_back(natural()); });
+    c.expect("]");
+    c.expect("of");
+    m.map.element = natural();
+    c.expect("swizzled");
+    m.map.swizzle = natural();
+    return m;
   }
 
   void library_call(LineCursor& c) {

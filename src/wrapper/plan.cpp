@@ -237,9 +237,13 @@ class Planner {
   void line(const CallKernel& c) {
     runtime::KernelCall call{
         static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
-    if (c.launch)
-      call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block),
+    if (c.launch) {
+      call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block);
       call.shared_bytes = shape_(c.launch->shared_bytes);
+      for (const codegen::MappedTensor& m : c.launch->maps)
+        call.tensor_maps.push_back({m.map.element, m.map.swizzle, m.map.box, slots(m.sizes), slots(m.strides),
+                                    static_cast<std::uint32_t>(m.pointer), shape_(m.offset)});
+    }
     const bool told = p_.check_lifetimes || c.launch || !p_.others.empty();
     for (std::uint32_t i = 0; told && i < c.written.size(); ++i)
       if (c.written[i]) call.written.push_back(i);
@@ -297,7 +301,7 @@ class Planner {
   }
 
   runtime::TensorMap tensor_map(const ops::UserKernel::TensorMap& map, const View& v) {
-    runtime::TensorMap out{map.element, map.swizzle, map.box, slots(v.sizes), {}};
+    runtime::TensorMap out{map.element, map.swizzle, map.box, slots(v.sizes), {}, 0, shape_(0)};
     const auto bytes = static_cast<std::int64_t>(size_of(v.dtype));
     for (Expr s : v.strides) out.strides.push_back(shape_(p_.env->simplify(s * bytes)));
     return out;

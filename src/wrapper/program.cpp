@@ -81,7 +81,9 @@ void for_each_expr(const Program& p, const Line& line, const std::function<void(
                  [&](const Reuse& r) { expressions_of(p, r.to, f); },
                  [&](const CallKernel& c) {
                    all(c.scalars), f(c.extent);
-                   if (c.launch) all(c.launch->grid), f(c.launch->shared_bytes);
+                   if (!c.launch) return;
+                   all(c.launch->grid), f(c.launch->shared_bytes);
+                   for (const codegen::MappedTensor& m : c.launch->maps) f(m.offset), all(m.sizes), all(m.strides);
                  },
                  [&](const CallExtern& c) { views(c.inputs), views(c.outputs); },
                  [&](const CallFallback& c) { expressions_of(c, f); },

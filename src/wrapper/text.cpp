@@ -187,10 +187,11 @@ class Text {
       args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);
     std::string out = fmt::format("{} {}({}; {}) ", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args,
                                   ir::list_text(c.scalars));
-    if (c.launch)
+    if (c.launch) {
       out += fmt::format("on {} x {} threads, {} shared bytes", ir::list_text(c.launch->grid), c.launch->block,
                          sym::to_string(c.launch->shared_bytes));
-    else
+      for (const codegen::MappedTensor& m : c.launch->maps) out += map_text(m);
+    } else
       out += fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
     out += fails(c.failure);
     if (complete_)
@@ -199,6 +200,11 @@ class Text {
             fmt::format("{}{} -> {}", k ? ", " : " in place ", name(c.in_place[k].first), name(c.in_place[k].second));
     if (complete_ && c.copies) out += fmt::format(" copies {} -> {}", name(c.copies->first), name(c.copies->second));
     return out + origins(c);
+  }
+  static std::string map_text(const codegen::MappedTensor& m) {
+    return fmt::format(" map {}({}; {}; {}) by [{}] of {} swizzled {}", m.pointer, sym::to_string(m.offset),
+                       ir::list_text(m.sizes), ir::list_text(m.strides), fmt::join(m.map.box, ", "), m.map.element,
+                       m.map.swizzle);
   }
   std::string line(const CallExtern& c) const {
     std::string attributes;

@@ -251,6 +251,17 @@ class Verifier {
     if (!c.launch) return;
     for (Expr e : c.launch->grid) known(e);
     known(c.launch->shared_bytes);
+    for (const codegen::MappedTensor& m : c.launch->maps) check(c, m);
+  }
+
+  void check(const CallKernel& c, const codegen::MappedTensor& m) {
+    COIL_CHECK(m.pointer < c.buffers.size(), "line {} describes a tensor in buffer {} of {}", at_, m.pointer,
+               c.buffers.size());
+    COIL_CHECK(m.sizes.size() == m.map.box.size() && m.strides.size() == m.map.box.size(),
+               "line {} describes a tensor of {} dimensions by tiles of {}", at_, m.sizes.size(), m.map.box.size());
+    known(m.offset);
+    for (const Exprs* list : {&m.sizes, &m.strides})
+      for (Expr e : *list) known(e);
   }
 
   void check(const CallExtern& c) {

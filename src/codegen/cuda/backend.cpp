@@ -88,7 +88,10 @@ class CudaBackend : public GridBackend {
     std::vector<CudaSource> sources;
     for (const std::string& body : bodies) {
       const bool own = target_.has(target::Feature::Warpgroups) && has_product_kernel(body);
-      sources.push_back({cuda_head(body, dependent_launches()) + body, own});
+      using Own = CudaSource::Own;
+      sources.push_back({cuda_head(body, dependent_launches()) + body, needs_family(body) ? Own::Needs
+                                                                       : own              ? Own::Gains
+                                                                                          : Own::None});
       out.source += sources.back().text;
     }
     out.libraries = compile_cuda(options_.nvrtc, sources,

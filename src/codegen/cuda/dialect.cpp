@@ -24,6 +24,8 @@ KernelParts parts(std::span<const DevicePointer> pointers, std::size_t scalars, 
         {(p.written ? "" : "const ") + p.type + "*", fmt::format("p{}", out.parameters.size()), !p.shares});
   for (std::size_t i = 0; i < scalars; ++i) out.parameters.push_back({"i64", fmt::format("n{}", i)});
   out.parameters.push_back({"i64*", "status"});
+  for (std::size_t i = 0; i < launch.maps.size(); ++i)
+    out.parameters.push_back({"const __grid_constant__ c_tile_map", fmt::format("m{}", i)});
   out.qualifiers = launch.resident
                        ? fmt::format("__global__ void __launch_bounds__({}, {})", launch.block, launch.resident)
                        : fmt::format("__global__ void __launch_bounds__({})", launch.block);

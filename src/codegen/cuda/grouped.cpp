@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "codegen/cuda/plain_kernel.h"
+#include "codegen/cuda/streamed_products.h"
 #include "codegen/heuristics/products.h"
 #include "library_ops/products.h"
 
@@ -23,8 +26,10 @@ class GroupedKernel : public PlainKernel {
                                 .matrices = graph.env().hint_or(matrices_.sizes[0], 8),
                                 .columns = graph.env().hint_or(matrices_.sizes[2], 1024),
                                 .along = along_,
-                                .warpgroups = target.has(target::Feature::Warpgroups)},
-                               target.costs)) {
+                                .warpgroups = target.has(target::Feature::Warpgroups),
+                                .depth = std::max<std::int64_t>(1, graph.env().hint_or(x_.sizes[1], 1024))},
+                               target.costs)),
+        costs_(target.costs) {
     take(x_, "u16", false);
     take(matrices_, "u16", false);
     take(offsets_, offset_type(), false);
@@ -32,28 +37,64 @@ class GroupedKernel : public PlainKernel {
   }
 
   Kernel print() {
+    if (is_streamed(config_)) return print_streamed();
     const std::string x = fmt::format("c_matrix{{{}, {}}}", at(0, x_), scalar(x_.strides[0])),
                       rows = scalar(x_.sizes[0]), depth = scalar(x_.sizes[1]),
                       w = fmt::format("c_matrix{{{}, {}}}", at(1, matrices_),
                                       scalar(matrices_.strides[along_ ? 2 : 1])),
-                      each = scalar(matrices_.strides[0]), columns = scalar(matrices_.sizes[2]),
-                      offsets = fmt::format("c_offsets<{}>{{{}, {}, (int){}}}", offset_type(), at(2, offsets_),
-                                            scalar(offsets_.strides[0]), scalar(offsets_.sizes[0])),
+                      each = scalar(matrices_.strides[0]), columns = scalar(matrices_.sizes[2]), ends = offsets(),
                       y = fmt::format("{}, {}", at(3, y_), scalar(y_.strides[0]));
     const std::string function = fmt::format("c_grouped_product<{}, {}, {}, {}, {}>", x_.dtype == DType::BF16, along_,
                                              config_.rows, config_.tile, config_.unroll);
-    // Each run has one tile that is not full at most, and so have the rows of none.
-    const Expr tiles = sym::floor_div(x_.sizes[0], config_.rows) + matrices_.sizes[0] + 1,
-               blocks = graph_.env().simplify(tiles * sym::ceil_div(matrices_.sizes[2], config_.tile));
-    Kernel kernel = write("coil_grouped_", launch(blocks, config_),
+    Kernel kernel = write("coil_grouped_", launch(tiles(config_.rows), config_),
                           fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}((u16*)shared, {}, {}, {}, {}, {}, {}, {}, {}, "
                                       "status);\n",
-                                      function, x, rows, depth, w, each, columns, offsets, y));
+                                      function, x, rows, depth, w, each, columns, ends, y));
     kernel.may_fail = true;
     return kernel;
   }
 
  private:
+  /// The kernel whose operands the copy engine fetches.
+  Kernel print_streamed() {
+    const sym::ShapeEnv& env = graph_.env();
+    const std::string rows = scalar(x_.sizes[0]), depth = scalar(x_.sizes[1]), columns = scalar(matrices_.sizes[2]),
+                      y = fmt::format("{} + row * {} + column", at(3, y_), scalar(y_.strides[0]));
+    const std::string body = fmt::format(
+        "  C_DYNAMIC_SHARED(shared);\n"
+        "  c_streamed_groups<{}, {}, {}, {}, {}>(shared, m0, m1, {}, {}, {}, {}, [&](i64 row, i64 column) {{ return "
+        "{}; "
+        "}}, status);\n",
+        x_.dtype == DType::BF16, along_, config_.tile, config_.unroll, config_.cluster, rows, depth, columns, offsets(),
+        y);
+    const std::size_t dense = along_ ? 1 : 2, other = along_ ? 2 : 1;
+    SymbolicLaunch how = launch(streamed_blocks(env, tiles(config_.rows * config_.cluster), config_, costs_), config_);
+    how.cluster = config_.cluster;
+    how.maps = {
+        mapped(env, {0, x_.dtype, x_.offset, {1, x_.sizes[0], x_.sizes[1]}, {8, x_.strides[0], 1}}, config_.rows),
+        mapped(env,
+               {1,
+                x_.dtype,
+                matrices_.offset,
+                {matrices_.sizes[0], matrices_.sizes[other], matrices_.sizes[dense]},
+                {matrices_.strides[0], matrices_.strides[other], 1}},
+               tile_rows_of_second(config_, along_))};
+    Kernel kernel = write("coil_grouped_", std::move(how), body);
+    kernel.may_fail = true;
+    return kernel;
+  }
+
+  /// At most: each run has one tile that is not full, and so have the rows of none.
+  Expr tiles(std::int64_t rows) const {
+    const Expr down = sym::floor_div(x_.sizes[0], rows) + matrices_.sizes[0] + 1;
+    return graph_.env().simplify(down * sym::ceil_div(matrices_.sizes[2], config_.tile));
+  }
+
+  std::string offsets() {
+    return fmt::format("c_offsets<{}>{{{}, {}, (int){}}}", offset_type(), at(2, offsets_), scalar(offsets_.strides[0]),
+                       scalar(offsets_.sizes[0]));
+  }
+
   std::string_view offset_type() const { return offsets_.dtype == DType::I64 ? "i64" : "i32"; }
 
   std::string at(int pointer, const ir::BufferView& view) {
@@ -64,6 +105,7 @@ class GroupedKernel : public PlainKernel {
   const ir::BufferView &x_, &matrices_, &offsets_, &y_;
   const bool along_;
   const LaunchConfig config_;
+  const target::Costs& costs_;
 };
 
 }  // namespace

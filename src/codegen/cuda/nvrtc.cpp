@@ -162,7 +162,8 @@ std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::s
   for (std::size_t i = 0; i < sources.size(); ++i) {
     if (options.cache_folder) {
       Hasher hasher;
-      hasher.add(nvrtc.version()).add(options.arch).add(sources[i].own_instructions ? "own" : "");
+      constexpr std::string_view kOwn[] = {"", "own", "own alone"};
+      hasher.add(nvrtc.version()).add(options.arch).add(kOwn[static_cast<std::size_t>(sources[i].own)]);
       entries[i] = *options.cache_folder / to_hex(hasher.add(sources[i].text).digest());
       auto cubin = read_binary(entries[i].string() + ".cubin"), ptx = read_binary(entries[i].string() + ".ptx");
       if (cubin && ptx) {
@@ -180,8 +181,10 @@ std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::s
     for (std::size_t at; (at = next++) < missing.size();) {
       const std::size_t i = missing[at];
       try {
-        Nvrtc::Code code = nvrtc.compile(sources[i].text, options.arch);
-        if (sources[i].own_instructions) code.cubin = nvrtc.compile(sources[i].text, options.arch + "a").cubin;
+        const bool alone = sources[i].own == CudaSource::Own::Needs;
+        Nvrtc::Code code = nvrtc.compile(sources[i].text, options.arch + (alone ? "a" : ""));
+        if (sources[i].own == CudaSource::Own::Gains)
+          code.cubin = nvrtc.compile(sources[i].text, options.arch + "a").cubin;
         const auto text = std::as_bytes(std::span(code.ptx));
         out[2 * i] = std::move(code.cubin);
         out[2 * i + 1].assign(text.begin(), text.end());

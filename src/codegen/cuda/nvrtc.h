@@ -47,9 +47,9 @@ struct CompileCudaOptions {
 
 struct CudaSource {
   std::string text;
-  /// It gains by instructions that no later architecture has: its cubin is for the family's own (`sm_90a`). The PTX is
-  /// not, so that it runs on later ones.
-  bool own_instructions = false;
+  /// Its use of instructions that no later architecture has (those of `sm_90a`): where it gains by them the cubin is
+  /// for them and the PTX is not, so that it runs on later ones; where it needs them, neither runs elsewhere.
+  enum class Own : std::uint8_t { None, Gains, Needs } own = Own::None;
 };
 
 /// The cubin and the PTX of each source, in order (two entries a source). What the cache holds is not compiled.

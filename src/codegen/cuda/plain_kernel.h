@@ -22,6 +22,7 @@ class PlainKernel {
   void take(ir::BufferId, std::string_view type, bool written);
   /// How a kernel is launched by this config, on so many blocks.
   static SymbolicLaunch launch(Expr blocks, const LaunchConfig&);
+  /// Where blocks form clusters, the body itself leaves when the run has failed: all blocks of a cluster or none.
   Kernel write(std::string_view prefix, SymbolicLaunch, std::string_view body);
 
   const Dialect& dialect_;

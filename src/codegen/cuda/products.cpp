@@ -6,6 +6,7 @@
 
 #include "codegen/cuda/kernel_builder.h"
 #include "codegen/cuda/plain_kernel.h"
+#include "codegen/cuda/streamed_products.h"
 #include "codegen/heuristics/products.h"
 #include "library_ops/products.h"
 #include "support/error.h"
@@ -39,7 +40,8 @@ class ProductKernel : public PlainKernel {
     const std::size_t rank = a.sizes.size();
     const Expr columns = b.sizes[rank - 1], depth = a.sizes[rank - 1];
     const bool along = !b.strides[rank - 1].is_constant(1);
-    const LaunchConfig config = config_of(columns, along);
+    const LaunchConfig config = config_of(columns, depth, along);
+    if (is_streamed(config)) return print_streamed(config, along);
     const Expr tiles =
         graph_.env().simplify(sym::ceil_div(rows_.size, config.rows) * sym::ceil_div(columns, config.tile));
     Expr blocks = tiles;
@@ -59,7 +61,111 @@ class ProductKernel : public PlainKernel {
  private:
   bool is_bf16() const { return tensors_[0].dtype == DType::BF16; }
 
-  LaunchConfig config_of(Expr columns, bool along) const {
+  /// The kernel whose operands the copy engine fetches.
+  Kernel print_streamed(const LaunchConfig& config, bool along) {
+    const sym::ShapeEnv& env = graph_.env();
+    const ir::BufferView &b = tensors_[1], &y = tensors_.back();
+    const std::size_t rank = b.sizes.size(), last = tensors_.size() - 1;
+    const Expr summed = b.sizes[rank - 2], across = b.sizes[rank - 1],
+               down = sym::ceil_div(rows_.size, config.rows * config.cluster),
+               tiles = env.simplify(down * sym::ceil_div(across, config.tile));
+    Expr all = tiles;
+    for (const Dim& d : batch_) all *= d.size;
+    const std::string bounds = fmt::format("row < {} && column < {}", scalar(rows_.size), scalar(across)),
+                      tile = tile_text(config, env.simplify(all), tiles, summed);
+    std::string body = fmt::format(
+        "  C_DYNAMIC_SHARED(shared);\n"
+        "  c_streamed_product<{}, {}, {}, {}, {}>(shared, m0, m1, [&](i64 n, u32 rank, c_stream_tile& t) {{\n{}  }},\n",
+        is_bf16(), along, config.tile, config.unroll, config.cluster, tile);
+    const bool narrow = y.dtype != DType::F32;
+    body += fmt::format(
+        "  c_make_result<{}>([&](const c_stream_tile& t, i64 row, i64 column, f32& p, f32& q) {{\n"
+        "    if (!({})) return;\n{}{}{}  }}, [&](const c_stream_tile& t, i64 row, i64 column, const uint4& eight) {{\n",
+        narrow, bounds, places(2, last), post_text(), narrow ? "" : places(last, last + 1) + store());
+    if (narrow)
+      body += fmt::format("    if (!({})) return;\n{}    *(uint4*)({}) = eight;\n", bounds, places(last, last + 1),
+                          result_at());
+    body += "  }), status);\n";
+    SymbolicLaunch how = launch(streamed_blocks(env, env.simplify(all), config, target_.costs), config);
+    how.cluster = config.cluster;
+    how.maps = {mapped(env, rows_operand(summed), config.rows),
+                mapped(env, matrix_operand(along), tile_rows_of_second(config, along))};
+    return write("coil_product_", std::move(how), body);
+  }
+
+  /// Which tile is the n-th of all, for a block of a cluster.
+  std::string tile_text(const LaunchConfig& config, Expr all, Expr tiles, Expr summed) {
+    std::string out = fmt::format("    if (n >= {}) return false;\n", scalar(all));
+    if (!batch_.empty()) out += fmt::format("    t.batch = n / {0};\n    n %= {0};\n", scalar(tiles));
+    out += fmt::format(
+        "    const c_tile_place at = c_place_tile(n, {}, {});\n    t.row = (at.down * {} + rank) * {};\n"
+        "    t.column = at.across * {};\n    t.depth = {};\n    t.a = {};\n    t.b = {};\n    return true;\n",
+        scalar(sym::ceil_div(rows_.size, config.rows * config.cluster)),
+        scalar(sym::ceil_div(tensors_[1].sizes.back(), config.tile)), config.cluster, config.rows, config.tile,
+        scalar(summed), matrix_text(0), matrix_text(1));
+    return out;
+  }
+
+  /// The one dimension of the batch in which matrices of operand `t` differ; none: the first behind the last.
+  std::size_t moving(std::size_t t) const {
+    return static_cast<std::size_t>(
+        std::ranges::find_if(batch_, [&](const Dim& d) { return !d.strides[t].is_constant(0); }) - batch_.begin());
+  }
+  std::string matrix_text(std::size_t t) {
+    const std::size_t d = moving(t);
+    if (d == batch_.size()) return "0";
+    Expr inner = 1;
+    for (std::size_t k = d + 1; k < batch_.size(); ++k) inner *= batch_[k].size;
+    return fmt::format("(i32)(t.batch / {} % {})", scalar(graph_.env().simplify(inner)), scalar(batch_[d].size));
+  }
+
+  /// Where matrix `t.batch` begins in the tensors from `first` on.
+  std::string places(std::size_t first, std::size_t end) {
+    std::string out;
+    for (std::size_t t = first; t < end; ++t) {
+      out += fmt::format("    i64 at{} = {};\n", t, scalar(tensors_[t].offset));
+      Expr inner = 1;
+      for (std::size_t d = batch_.size(); d-- > 0; inner *= batch_[d].size)
+        if (!batch_[d].strides[t].is_constant(0))
+          out += fmt::format("    at{} += t.batch / {} % {} * {};\n", t, scalar(graph_.env().simplify(inner)),
+                             scalar(batch_[d].size), scalar(batch_[d].strides[t]));
+    }
+    return out;
+  }
+
+  StreamedOperand operand(std::size_t t) const {
+    const std::size_t d = moving(t);
+    const bool one = d == batch_.size();
+    return {t,
+            tensors_[t].dtype,
+            tensors_[t].offset,
+            {one ? Expr(1) : batch_[d].size},
+            {one ? Expr(8) : batch_[d].strides[t]}};
+  }
+  StreamedOperand rows_operand(Expr summed) const {
+    StreamedOperand x = operand(0);
+    x.sizes.insert(x.sizes.end(), {rows_.size, summed});
+    x.strides.insert(x.strides.end(), {rows_.strides[0], 1});
+    return x;
+  }
+  StreamedOperand matrix_operand(bool along) const {
+    StreamedOperand x = operand(1);
+    const ir::BufferView& b = tensors_[1];
+    const std::size_t dense = b.sizes.size() - (along ? 2 : 1), other = b.sizes.size() - (along ? 1 : 2);
+    x.sizes.insert(x.sizes.end(), {b.sizes[other], b.sizes[dense]});
+    x.strides.insert(x.strides.end(), {b.strides[other], 1});
+    return x;
+  }
+
+  /// Whether descriptors can say where the matrices of both operands lie.
+  bool has_maps() const {
+    const auto one = [&](std::size_t t) {
+      return std::ranges::count_if(batch_, [&](const Dim& d) { return !d.strides[t].is_constant(0); }) <= 1;
+    };
+    return one(0) && one(1) && !rows_.strides[0].is_constant(0);
+  }
+
+  LaunchConfig config_of(Expr columns, Expr depth, bool along) const {
     const sym::ShapeEnv& env = graph_.env();
     std::int64_t matrices = 1;
     for (const Dim& d : batch_) matrices *= env.hint_or(d.size, 8);
@@ -67,7 +173,8 @@ class ProductKernel : public PlainKernel {
                            .matrices = matrices,
                            .columns = env.hint_or(columns, 1024),
                            .along = along,
-                           .warpgroups = target_.has(target::Feature::Warpgroups)},
+                           .warpgroups = target_.has(target::Feature::Warpgroups),
+                           .depth = has_maps() ? std::max<std::int64_t>(1, env.hint_or(depth, 1024)) : 0},
                           target_.costs);
   }
 
@@ -119,7 +226,9 @@ class ProductKernel : public PlainKernel {
   }
 
   /// What becomes of two neighbouring sums, p and q.
-  std::string epilogue() {
+  std::string epilogue() { return post_text() + store(); }
+
+  std::string post_text() {
     std::string out;
     std::size_t operand = 2;
     for (const PostOp& op : post_) {
@@ -132,11 +241,17 @@ class ProductKernel : public PlainKernel {
                          two_of(operand), sign);
       ++operand;
     }
+    return out;
+  }
+
+  std::string result_at() {
     const std::size_t y = tensors_.size() - 1;
-    const std::string to = fmt::format("p{} + at{} + row * {} + column", y, y, scalar(rows_.strides[y]));
-    if (tensors_[y].dtype == DType::F32)
-      return out + fmt::format("    f32* const to = {};\n    to[0] = p;\n    to[1] = q;\n", to);
-    return out + fmt::format("    c_put_two<{}>({}, p, q);\n", is_bf16(), to);
+    return fmt::format("p{} + at{} + row * {} + column", y, y, scalar(rows_.strides[y]));
+  }
+  std::string store() {
+    if (tensors_.back().dtype == DType::F32)
+      return fmt::format("    f32* const to = {};\n    to[0] = p;\n    to[1] = q;\n", result_at());
+    return fmt::format("    c_put_two<{}>({}, p, q);\n", is_bf16(), result_at());
   }
 
   /// An operand's two elements beside the sums.
@@ -205,5 +320,7 @@ bool has_product_kernel(std::string_view kernels) {
   return kernels.find(" c_grouped") != std::string_view::npos ||
          kernels.find(" c_blocked_product") != std::string_view::npos;
 }
+
+bool needs_family(std::string_view kernels) { return kernels.find(" c_streamed_") != std::string_view::npos; }
 
 }  // namespace coil::codegen

@@ -14,5 +14,7 @@ Kernel cuda_product(ir::Graph&, const ir::Extern& call, const target::Target&);
 /// Whether the texts hold a kernel that multiplies by warpgroups, where the target has them: it is for the members of
 /// one family of GPUs.
 bool has_product_kernel(std::string_view kernels);
+/// Whether the texts hold a kernel that runs on members of that family alone.
+bool needs_family(std::string_view kernels);
 
 }  // namespace coil::codegen

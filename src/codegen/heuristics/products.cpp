@@ -18,7 +18,50 @@ constexpr std::int64_t bytes_of_warpgroups(int rows, int columns, int stages) {
   return stages * kBytes * 64 * (rows + columns) + 1024;
 }
 
+// Where the copy engine fetches: one warpgroup that asks it and two that multiply, on blocks of 128 rows.
+constexpr int kStreamThreads = 384, kStreamRows = 128, kStreamPiece = 64;
+constexpr std::int64_t kMostShared = 227 << 10;  // of a block on GPUs with such an engine
+constexpr std::int64_t kBarriers = 16;           // bytes, of a piece
+constexpr std::int64_t kAround = 1024 + 16;      // to begin at a multiple of 1,024, and a word for all
+constexpr double kWrites = 2.5;  // times what reading as many bytes takes: results are written while nothing multiplies
+
+struct StreamShape {
+  int columns, cluster;
+};
+constexpr StreamShape kStreamShapes[] = {{256, 2}, {192, 2}, {128, 2}, {256, 1}, {128, 1}};
+
+/// What all tiles take, by what a multiprocessor multiplies, reads from the cache and writes.
+double seconds_of(const StreamShape& s, const ProductFacts& f, const target::Costs& costs) {
+  const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const auto each = static_cast<double>(costs.multiprocessors);
+  const std::int64_t rows_each = ceil_div(f.rows, std::max<std::int64_t>(1, f.matrices)),
+                     tiles = ceil_div(rows_each, std::int64_t{kStreamRows} * s.cluster) * f.matrices *
+                             ceil_div(f.columns, s.columns);
+  const std::int64_t rounds = ceil_div(tiles, std::max<std::int64_t>(1, costs.multiprocessors / s.cluster));
+  const double read = costs.cache_bytes_per_second / each, multiplied = costs.half_operations_per_second / each;
+  const double piece = std::max(2.0 * kStreamRows * s.columns * kStreamPiece / multiplied,
+                                kBytes * kStreamPiece * (kStreamRows + s.columns / s.cluster) / read);
+  const double written = kWrites * kBytes * kStreamRows * s.columns / read;
+  return static_cast<double>(rounds) * (static_cast<double>(ceil_div(f.depth, kStreamPiece)) * piece + written);
+}
+
+LaunchConfig streamed_config(const ProductFacts& f, const target::Costs& costs) {
+  const StreamShape* best =
+      std::ranges::min_element(kStreamShapes, {}, [&](const StreamShape& s) { return seconds_of(s, f, costs); });
+  const std::int64_t stage = kBytes * kStreamPiece * (kStreamRows + best->columns),
+                     stages = (kMostShared - kAround) / (stage + kBarriers);
+  return {.threads = kStreamThreads,
+          .unroll = static_cast<int>(stages),
+          .rows = kStreamRows,
+          .cluster = best->cluster,
+          .tile = best->columns,
+          .min_blocks = 1,
+          .shared_bytes = kAround + stages * (stage + kBarriers)};
+}
+
 }  // namespace
+
+bool is_streamed(const LaunchConfig& config) { return config.threads == kStreamThreads; }
 
 LaunchConfig product_config(const ProductFacts& f, const target::Costs& costs) {
   // Few rows for a matrix leave most of a tall block idle.
@@ -34,6 +77,7 @@ LaunchConfig product_config(const ProductFacts& f, const target::Costs& costs) {
                       .tile = kNarrow,
                       .shared_bytes = stages * stage};
   if (!f.warpgroups || rows < 128) return config;
+  if (f.depth > 0) return streamed_config(f, costs);
   // Wide blocks read less for each product, where there are enough of them to fill the machine.
   const bool wide = (f.rows / rows) * (f.columns / kWide) >= costs.multiprocessors;
   config.tile = wide ? kWide : kNarrow;

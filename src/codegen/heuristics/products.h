@@ -10,9 +10,14 @@ struct ProductFacts {
   std::int64_t rows = 1, matrices = 1, columns = 1;  ///< known, or hints
   bool along = false;                                ///< what is summed over lies side by side in the matrices
   bool warpgroups = false;                           ///< four warps multiply what lies in shared memory (sm_90a)
+  std::int64_t depth = 0;  ///< elements of a sum; 0: the copy engine cannot fetch tiles of these operands
 };
 
-/// `rows` of a block by `tile` columns, and `unroll` pieces under way, with the `shared_bytes` for them.
+/// `rows` of a block by `tile` columns, and `unroll` pieces under way, with the `shared_bytes` for them. Where
+/// `is_streamed`, blocks stay and take tile after tile, some of their threads fetch, and `cluster` blocks with
+/// neighbouring rows share what they read of the second operand.
 LaunchConfig product_config(const ProductFacts&, const target::Costs&);
+/// Whether a product's kernel is that of device/cuda/streamed_products.cuh.
+bool is_streamed(const LaunchConfig&);
 
 }  // namespace coil::codegen

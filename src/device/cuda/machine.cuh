@@ -202,6 +202,11 @@ template <int N> C_FN void c_warpgroup_wait() {
   "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define C_NAMES_96                                                                             \
+  C_NAMES_64                                                                                   \
+  ", "                                                                                         \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, " \
+  "%82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
 #define C_NAMES_128                                                                              \
   C_NAMES_64                                                                                     \
   ", "                                                                                           \
@@ -218,6 +223,12 @@ template <int N> C_FN void c_warpgroup_wait() {
       "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), \
       "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), \
       "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+#define C_SUMS_96(d)                                                                                          \
+  C_SUMS_64(d), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]),    \
+      "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), \
+      "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), \
+      "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), \
+      "+f"(d[95])
 #define C_SUMS_128(d)                                                                                                 \
   C_SUMS_64(d), "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]),            \
       "+f"(d[71]), "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),         \
@@ -228,7 +239,7 @@ template <int N> C_FN void c_warpgroup_wait() {
       "+f"(d[111]), "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), \
       "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), \
       "+f"(d[127])
-// d += 64 by 16 numbers of a times 16 by 128, or by 256, of b, whose rows (ACROSS) or columns are dense. Warp w of the
+// d += 64 by 16 numbers of a times 16 by 128, 192 or 256 of b, whose rows (ACROSS) or columns are dense. Warp w of the
 // four has rows 16 w and on; a thread has pairs as in c_matrix_add_16, eight columns after eight columns.
 template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[64], u64 a, u64 b) {
   if (BF16)
@@ -238,6 +249,16 @@ template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[64], u64 a, 
   else
     asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" C_NAMES_64 "}, %64, %65, 1, 1, 1, 0, %66;"
                  : C_SUMS_64(d)
+                 : "l"(a), "l"(b), "n"(ACROSS));
+}
+template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[96], u64 a, u64 b) {
+  if (BF16)
+    asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" C_NAMES_96 "}, %96, %97, 1, 1, 1, 0, %98;"
+                 : C_SUMS_96(d)
+                 : "l"(a), "l"(b), "n"(ACROSS));
+  else
+    asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" C_NAMES_96 "}, %96, %97, 1, 1, 1, 0, %98;"
+                 : C_SUMS_96(d)
                  : "l"(a), "l"(b), "n"(ACROSS));
 }
 template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[128], u64 a, u64 b) {
@@ -252,6 +273,62 @@ template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[128], u64 a,
                  : "l"(a), "l"(b), "n"(ACROSS));
 }
 C_FN void c_opaque(f32& x) { asm volatile("" : "+f"(x) : : "memory"); }
+// Registers of a thread, for all threads of its warpgroup alike: some give theirs to others.
+template <int N> C_FN void c_take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N)); }
+template <int N> C_FN void c_give_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(N)); }
+// Barriers in shared memory that count threads and bytes on their way. One is over, and its next phase begins, when so
+// many threads have come as it was made for and all bytes that were announced; phases are even and odd in turns.
+C_FN void c_barrier_make(u64* barrier, u32 threads) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"((u32)__cvta_generic_to_shared(barrier)), "r"(threads));
+}
+C_FN void c_barriers_made() { asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory"); }
+C_FN void c_barrier_announce(u64* barrier, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               :
+               : "r"((u32)__cvta_generic_to_shared(barrier)), "r"(bytes)
+               : "memory");
+}
+// At the barrier that lies at the same place in block `rank` of the cluster.
+C_FN void c_barrier_arrive(u64* barrier, u32 rank) {
+  asm volatile(
+      "{\n\t.reg .b32 at;\n\tmapa.shared::cluster.u32 at, %0, %1;\n\t"
+      "mbarrier.arrive.shared::cluster.b64 _, [at];\n\t}"
+      :
+      : "r"((u32)__cvta_generic_to_shared(barrier)), "r"(rank)
+      : "memory");
+}
+C_FN void c_barrier_wait(u64* barrier, u32 phase) {
+  asm volatile(
+      "{\n\t.reg .pred over;\n\tagain:\n\t"
+      "mbarrier.try_wait.parity.shared::cta.b64 over, [%0], %1;\n\t@!over bra again;\n\t}"
+      :
+      : "r"((u32)__cvta_generic_to_shared(barrier)), "r"(phase)
+      : "memory");
+}
+// A descriptor of a tensor and its tiles, as the driver makes it; a kernel has it among its arguments.
+struct alignas(64) c_tile_map {
+  u64 words[16];
+};
+C_FN void c_map_ahead(const c_tile_map& map) { asm volatile("prefetch.tensormap [%0];" : : "l"(&map) : "memory"); }
+// The tile at (x, y, z), innermost first, to shared memory of this block, or of all blocks of the cluster whose bits
+// are set, at the same place in each; the barrier, likewise, counts its bytes. What lies outside of the tensor is zero.
+C_FN void c_fetch_tile(u16* to, const c_tile_map& map, u64* barrier, i32 x, i32 y, i32 z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
+      :
+      : "r"((u32)__cvta_generic_to_shared(to)), "l"(&map), "r"((u32)__cvta_generic_to_shared(barrier)), "r"(x), "r"(y),
+        "r"(z)
+      : "memory");
+}
+C_FN void c_fetch_tile(u16* to, const c_tile_map& map, u64* barrier, i32 x, i32 y, i32 z, u16 blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, "
+      "{%3, %4, %5}], [%2], %6;"
+      :
+      : "r"((u32)__cvta_generic_to_shared(to)), "l"(&map), "r"((u32)__cvta_generic_to_shared(barrier)), "r"(x), "r"(y),
+        "r"(z), "h"(blocks)
+      : "memory");
+}
 #endif
 template <class T> C_FN T* c_shared_of(T* p, u32 rank) {
   T* q;

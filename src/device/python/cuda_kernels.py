@@ -168,24 +168,51 @@ class LoadedKernels:
                 return function
         raise RuntimeError(f"this program's cubins have no kernel {name}")
 
-    def launch(self, kernel, words, grid, block, shared):
-        """`words`: pointers, then numbers, then the status, as the kernel's parameters lie."""
+    def tensor_map(self, address, sizes, strides, element, box, swizzle):
+        """A descriptor of a tensor for the GPU's copy engine, the outermost dimension first; strides in bytes."""
+        rank = len(box)
+        inner_first = lambda kind, numbers: (kind * rank)(*reversed(numbers))
+        sizes, box = inner_first(ctypes.c_uint64, sizes), inner_first(ctypes.c_uint32, box)
+        steps, outer = (ctypes.c_uint32 * rank)(*[1] * rank), inner_first(ctypes.c_uint64, (*strides[:-1], 0))
+        outer = (ctypes.c_uint64 * rank)(*outer[1:], 0)
+        room = (ctypes.c_uint64 * 24)()
+        made = (ctypes.c_uint64 * 16).from_buffer(room, -ctypes.addressof(room) % 64)
+        promoted_to_128_bytes = 2
+        self.done(
+            self.driver.cuTensorMapEncodeTiled(
+                made, element, rank, ctypes.c_void_p(address), sizes, outer, box, steps, 0, swizzle,
+                promoted_to_128_bytes, 0,
+            ),
+            f"describe a tensor of {sizes[::-1]} elements to the copy engine",
+        )  # fmt: skip
+        version = ctypes.c_int()
+        self.driver.cuDriverGetVersion(ctypes.byref(version))
+        if version.value <= 13010 and sum((s - 1) * t for s, t in zip(sizes[::-1], strides)) + 1 < 128 << 10:
+            made[1] &= ~(1 << 21)  # a bit that these drivers set for small tensors, and must not
+        return made
+
+    def launch(self, kernel, words, grid, block, shared, maps=()):
+        """`words`: pointers, then numbers, then the status, as the kernel's parameters lie; `maps` are behind them."""
+        each = None
+        if maps:
+            places = [ctypes.addressof(words) + 8 * k for k in range(len(words))] + [ctypes.addressof(m) for m in maps]
+            each = (ctypes.c_void_p * len(places))(*places)
         if shared > self.SHARED_UNASKED:
             self.done(
                 self.driver.cuFuncSetAttribute(kernel.function, 8, shared),
                 f"give {kernel.__name__} {shared} bytes of shared memory",
             )
         size = ctypes.c_size_t(ctypes.sizeof(words))
-        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(words), 2, ctypes.addressof(size), 0)
+        extra = None if maps else (ctypes.c_void_p * 5)(1, ctypes.addressof(words), 2, ctypes.addressof(size), 0)
         with torch.cuda.device(DEVICE):
             stream = ctypes.c_void_p(torch.cuda.current_stream(DEVICE).cuda_stream)
             if self.early:
                 dependent = LaunchAttribute(id=6, value=1)  # programmatic stream serialization
                 config = LaunchConfig(grid, (block, 1, 1), shared, stream, ctypes.pointer(dependent), 1)
-                run = lambda: self.driver.cuLaunchKernelEx(ctypes.byref(config), kernel.function, None, extra)
+                run = lambda: self.driver.cuLaunchKernelEx(ctypes.byref(config), kernel.function, each, extra)
             else:
                 run = lambda: self.driver.cuLaunchKernel(
-                    kernel.function, *grid, block, 1, 1, shared, stream, None, extra
+                    kernel.function, *grid, block, 1, 1, shared, stream, each, extra
                 )
             status = run()
             if status == self.INVALID_CONTEXT:  # a thread in which torch has not used the device
@@ -201,11 +228,13 @@ class Kernel:
         self.__name__, self.__doc__ = description.__name__, description.__doc__
         self.function = KERNELS.find(self.__name__)
 
-    def __call__(self, buffers, scalars, grid, block, shared=0, failure=0):
-        """`failure`: the status for the kernel to tell of its failure, or to see another's; 0 for none."""
+    def __call__(self, buffers, scalars, grid, block, shared=0, failure=0, maps=()):
+        """`failure`: the status for the kernel to tell of its failure, or to see another's; 0 for none. `maps`: the
+        tensors that it takes descriptors of, as (buffer, offset, sizes, strides, element, box, swizzle)."""
         grid = (*grid, 1, 1)[:3]
         if min(grid) <= 0:
             return
         words = [*(b.data_ptr() for b in buffers), *scalars, failure]
         check(all(-(2**63) <= word < 2**63 for word in words), "the sizes of this call overflow 64 bits")
-        KERNELS.launch(self, (ctypes.c_int64 * len(words))(*words), grid, block, shared)
+        made = [KERNELS.tensor_map(words[buffer] + offset, *rest) for buffer, offset, *rest in maps]
+        KERNELS.launch(self, (ctypes.c_int64 * len(words))(*words), grid, block, shared, made)

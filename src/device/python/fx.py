@@ -44,7 +44,15 @@ def operators(**calls):
         sides = (iter(reads), iter(writes))
         run([next(sides[w]) for w in written], scalars, extent, grain, failure)
 
-    def launch(name, reads, writes, scalars, grid, block, shared_bytes=0, failures=None, site=0):
+    def maps_of(numbers):
+        """Descriptions of tensors, as launches of kernels take them, from their numbers one after another."""
+        numbers = iter(numbers)
+        for buffer in numbers:
+            offset, element, swizzle, rank = (next(numbers) for _ in range(4))
+            sizes, strides, box = ([next(numbers) for _ in range(rank)] for _ in range(3))
+            yield buffer, offset, sizes, strides, element, box, swizzle
+
+    def launch(name, reads, writes, scalars, grid, block, shared_bytes=0, failures=None, site=0, maps=()):
         """The same on a GPU."""
         run, written = shared.kernels[name]
         sides = (iter(reads), iter(writes))
@@ -55,6 +63,7 @@ def operators(**calls):
             block,
             shared_bytes,
             0 if failures is None else status_of(failures, site),
+            list(maps_of(maps)),
         )
 
     def user_kernel(name, reads, writes, numbers, grid, failure="", failures=None, site=0):

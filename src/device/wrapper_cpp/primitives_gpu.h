@@ -51,12 +51,13 @@ class Queue {
     if (!found) fail(coil_last_error());
     return found;
   }
-  /// Words are pointers, then numbers, then the status, as the kernel's parameters lie.
+  /// Words are pointers, then numbers, then the status, then descriptors, as the kernel's parameters lie.
   void launch(const void* kernel, std::initializer_list<void*> buffers, Sizes scalars, Sizes grid, Size block,
-              Size shared_bytes, void* status = nullptr) {
+              Size shared_bytes, void* status = nullptr, std::initializer_list<TensorMap> maps = {}) {
     words_.assign(buffers);
     for (Size s : scalars) words_.push_back(reinterpret_cast<void*>(s.value));
     words_.push_back(status);
+    for (const TensorMap& m : maps) add(m.words);
     int64_t blocks[3] = {1, 1, 1};
     int d = 0;
     for (Size s : grid) blocks[d++] = s.value;
@@ -81,8 +82,7 @@ class Queue {
     size_t used = 8;  // bytes of the last word
     for (const Argument& a : arguments) {
       if (a.map) {
-        words_.resize((words_.size() + 7) / 8 * 8);
-        for (int k = 0; k < 16; ++k) words_.push_back(reinterpret_cast<void*>(a.map[k]));
+        add(a.map);
         used = 8;
         continue;
       }
@@ -109,6 +109,12 @@ class Queue {
   bool reads_host = false;  ///< this run has queued copies of the caller's memory
 
  private:
+  /// A descriptor, where it is aligned.
+  void add(const uint64_t* map) {
+    words_.resize((words_.size() + 7) / 8 * 8);
+    for (int k = 0; k < 16; ++k) words_.push_back(reinterpret_cast<void*>(map[k]));
+  }
+
   bool early_;
   std::vector<void*> words_;
 };

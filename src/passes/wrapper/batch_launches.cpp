@@ -72,7 +72,8 @@ class Batcher {
 
  private:
   bool may_join(const CallKernel& call) const {
-    if (!call.launch || !call.failure.empty() || call.launch->grid.size() != 3 || !call.launch->grid[1].is_constant(1))
+    if (!call.launch || !call.failure.empty() || call.launch->grid.size() != 3 ||
+        !call.launch->grid[1].is_constant(1) || !call.launch->maps.empty())
       return false;
     std::int64_t written = 0;
     for (std::size_t k = 0; k < call.buffers.size(); ++k) {

@@ -448,7 +448,7 @@ BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, st
   if (gpu) scalars(call, now_.words);
   now_.words.push_back(failures_.word_of(failure, step, !gpu));
   if (!gpu) scalars(call, now_.words);
-  bound.launch.word_count = static_cast<std::uint32_t>(now_.words.size()) - l->words;
+  descriptors(call, bound, now_.words, [&](BufferId b, std::uint64_t offset) { point(b, offset); });
   return bound;
 }
 
@@ -456,17 +456,36 @@ void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {
   for (Slot s : call.scalars) words.push_back(reinterpret_cast<void*>(slot(s)));
 }
 
+void Binding::descriptors(const KernelCall& call, KernelStep& bound, std::vector<void*>& words,
+                          const std::function<void(BufferId, std::uint64_t)>& point) {
+  bound.maps = static_cast<std::uint32_t>(now_.tensor_maps.size());
+  for (const TensorMap& m : call.tensor_maps) {
+    now_.tensor_maps.push_back(tensor_map(m, room_for_map(bound, words)));
+    ++bound.map_count;
+  }
+  bound.launch.word_count = static_cast<std::uint32_t>(words.size()) - bound.launch.words;
+  for (std::size_t k = 0; k < call.tensor_maps.size(); ++k) {
+    const TensorMap& m = call.tensor_maps[k];
+    now_.tensor_maps[bound.maps + k].from = static_cast<std::uint32_t>(words.size());
+    point(call.buffers[m.buffer], static_cast<std::uint64_t>(slot(m.offset)));
+  }
+}
+
+std::size_t Binding::room_for_map(const KernelStep& bound, std::vector<void*>& words) {
+  constexpr std::size_t kAligned = kTensorMapAlignment / sizeof(void*), kMap = kTensorMapBytes / sizeof(void*);
+  const std::size_t begun = words.size() - bound.launch.words;
+  const std::size_t at = bound.launch.words + (begun + kAligned - 1) / kAligned * kAligned;
+  words.resize(at + kMap);
+  return at;
+}
+
 void Binding::argument_block(const KernelCall& call, KernelStep& bound, std::vector<void*>& words,
                              const std::function<void(BufferId, std::uint64_t)>& point) {
-  constexpr std::size_t kAligned = kTensorMapAlignment / sizeof(void*), kMap = kTensorMapBytes / sizeof(void*);
   bound.maps = static_cast<std::uint32_t>(now_.tensor_maps.size());
   std::uint32_t used = 8;  // bytes of the last word
   for (const KernelArgument& a : call.arguments) {
     if (a.bytes == kTensorMapBytes) {
-      const std::size_t begun = words.size() - bound.launch.words;
-      words.resize(bound.launch.words + (begun + kAligned - 1) / kAligned * kAligned);
-      now_.tensor_maps.push_back(tensor_map(call.tensor_maps[bound.map_count++], words.size()));
-      words.resize(words.size() + kMap);
+      now_.tensor_maps.push_back(tensor_map(call.tensor_maps[bound.map_count++], room_for_map(bound, words)));
       used = 8;
       continue;
     }

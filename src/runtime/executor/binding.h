@@ -154,7 +154,7 @@ class Binding {
   /// Before and after a step that the host carries out between or beside devices.
   void await_copies_of(const Step&);
   void after_copy(const ExternCall&);
-  void run_elsewhere(const KernelStep&, void* const* words);
+  void run_elsewhere(const KernelStep&, void** words);
   void run_between(const ExternStep&, void* const* words);
   BoundResult bind_result(const Output&) const;
   std::size_t slot_bytes(Slot s, const std::string& buffer) const;
@@ -170,6 +170,11 @@ class Binding {
   /// The words that descriptors are made from stand behind them.
   void argument_block(const KernelCall&, KernelStep&, std::vector<void*>& words,
                       const std::function<void(BufferId, std::uint64_t offset)>& point);
+  /// Behind the words of one of Coil's own: descriptors of tensors, and the words that those are made from.
+  void descriptors(const KernelCall&, KernelStep&, std::vector<void*>& words,
+                   const std::function<void(BufferId, std::uint64_t offset)>& point);
+  /// The word at which the step's next descriptor begins, with room for it.
+  static std::size_t room_for_map(const KernelStep&, std::vector<void*>& words);
   BoundTensorMap tensor_map(const TensorMap&, std::size_t word) const;
   std::int64_t slot(Slot s) const {
     if (late_ && undefined_[s]) fail_undefined();
@@ -219,7 +224,7 @@ class Binding {
   void run_directly(const MemoryHooks&);
   void run_bound(const BoundStep&);
   void run_bound(const KernelStep&, void** words);
-  void make_tensor_maps(const KernelStep&, void** words);
+  void make_tensor_maps(const KernelStep&, void** words, Queue&);
   void run_bound(const ExternStep&);
   void run_bound(const HostStep&);
   /// Before a library or the host writes to memory of the caller: what came before must be done, and well.

@@ -99,10 +99,11 @@ void Binding::after_copy(const ExternCall& call) {
     failures_.check();  // the device has been waited for: the host goes on with what is right alone
 }
 
-void Binding::run_elsewhere(const KernelStep& k, void* const* words) {
+void Binding::run_elsewhere(const KernelStep& k, void** words) {
   settle(static_cast<std::size_t>(step_now_));
   await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
   Queue& queue = queue_of(k.place);
+  if (k.map_count > 0) make_tensor_maps(k, words, queue);
   queue.launch(k.launch, words);
   if (k.failure && !queue.runs_ahead()) failures_.check(k.failure);
 }

@@ -242,18 +242,19 @@ void Binding::run_late_kernel(const KernelCall& call, std::uint32_t failure, std
   late_words_.clear();
   l->words = 0;
   KernelStep bound{*l, failure, plan_.kernels[call.kernel].place, settles(call, step)};
+  const auto point = [&](BufferId b, std::uint64_t offset) {
+    std::byte* base = late_address(b);
+    late_words_.push_back(base ? base + offset : nullptr);
+  };
   if (!call.arguments.empty()) {
-    argument_block(call, bound, late_words_, [&](BufferId b, std::uint64_t offset) {
-      std::byte* base = late_address(b);
-      late_words_.push_back(base ? base + offset : nullptr);
-    });
+    argument_block(call, bound, late_words_, point);
   } else {
     for (BufferId b : call.buffers) late_words_.push_back(late_address(b));
     if (gpu) scalars(call, late_words_);
     late_words_.push_back(failures_.word_of(failure, step, !gpu));
     if (!gpu) scalars(call, late_words_);
+    descriptors(call, bound, late_words_, point);
   }
-  if (call.arguments.empty()) bound.launch.word_count = static_cast<std::uint32_t>(late_words_.size());
   run_bound(bound, late_words_.data());
   now_.tensor_maps.resize(now_.tensor_maps.size() - bound.map_count);
 }

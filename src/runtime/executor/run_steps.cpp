@@ -43,10 +43,10 @@ void Binding::run_bound(const BoundStep& step) {
     run_bound(std::get<ExternStep>(step));
 }
 
-void Binding::make_tensor_maps(const KernelStep& k, void** words) {
+void Binding::make_tensor_maps(const KernelStep& k, void** words, Queue& queue) {
   for (BoundTensorMap& m : std::span(now_.tensor_maps).subspan(k.maps, k.map_count)) {
     if (m.made_for == words[m.from]) continue;
-    queue_.make_tensor_map(m.shape, words[m.from], words + m.to);
+    queue.make_tensor_map(m.shape, words[m.from], words + m.to);
     m.made_for = words[m.from];
   }
 }
@@ -54,7 +54,7 @@ void Binding::make_tensor_maps(const KernelStep& k, void** words) {
 void Binding::run_bound(const KernelStep& k, void** words) {
   if (k.place != 0) return run_elsewhere(k, words);
   if (k.settles) settle(static_cast<std::size_t>(step_now_));
-  if (k.map_count > 0) make_tensor_maps(k, words);
+  if (k.map_count > 0) make_tensor_maps(k, words, queue_);
   queue_.launch(k.launch, words);
   if (k.failure && !queue_.runs_ahead() && !in_part_) failures_.check(k.failure);
 }

@@ -136,6 +136,9 @@ struct TensorMap {
   std::uint32_t element = 0, swizzle = 0;
   std::vector<std::uint32_t> box;
   std::vector<Slot> sizes, strides;
+  // Of Coil's own kernels, which take descriptors behind all other arguments: where the tensor begins.
+  std::uint32_t buffer = 0;  ///< a place in the call's `buffers`
+  Slot offset = 0;           ///< in bytes
 };
 
 /// On the CPU, `void symbol(void* const* buffers, const int64_t* scalars, int64_t begin, int64_t end)`, run over [0,
@@ -320,7 +323,7 @@ struct Part {
 
 struct Plan {
   /// A plan is written as the oldest version that has all it uses.
-  static constexpr int kVersion = 13;
+  static constexpr int kVersion = 14;
   static constexpr int kOldestVersion = 3;
   std::string model_name;
   Device device;

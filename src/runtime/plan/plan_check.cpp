@@ -157,8 +157,11 @@ class PlanChecker {
   }
   void check_tensor_maps(const KernelCall& call, const std::string& what) const {
     const auto count = std::ranges::count(call.arguments, kTensorMapBytes, &KernelArgument::bytes);
-    require(static_cast<std::size_t>(count) == call.tensor_maps.size(), what);
+    require(call.arguments.empty() || static_cast<std::size_t>(count) == call.tensor_maps.size(), what);
+    require(call.tensor_maps.empty() || !call.grid.empty(), what);
     for (const TensorMap& m : call.tensor_maps) {
+      require(m.buffer < call.buffers.size(), what);
+      slot(m.offset, what);
       require(!m.box.empty() && m.box.size() <= kTensorMapRank && m.sizes.size() == m.box.size(), what);
       layout(m.sizes, m.strides, what);
     }

@@ -185,12 +185,12 @@ Json to_json(const Step& step) {
       if (!c.grid.empty()) out.update({{"grid", c.grid}, {"block", c.block}, {"shared_bytes", c.shared_bytes}});
       if (!c.written.empty()) out["written"] = c.written;
       for (const KernelArgument& a : c.arguments) out["arguments"].push_back({a.buffer, a.value, a.bytes});
-      for (const TensorMap& m : c.tensor_maps)
-        out["tensor_maps"].push_back({{"element", m.element},
-                                      {"swizzle", m.swizzle},
-                                      {"box", m.box},
-                                      {"sizes", m.sizes},
-                                      {"strides", m.strides}});
+      for (const TensorMap& m : c.tensor_maps) {
+        Json map = {
+            {"element", m.element}, {"swizzle", m.swizzle}, {"box", m.box}, {"sizes", m.sizes}, {"strides", m.strides}};
+        if (c.arguments.empty()) map.update({{"buffer", m.buffer}, {"offset", m.offset}});
+        out["tensor_maps"].push_back(std::move(map));
+      }
       return out;
     }
     Json operator()(const ExternCall& c) const {
@@ -238,10 +238,14 @@ KernelCall kernel_call_from(const Json& j) {
       call.arguments.push_back(
           {integer<std::int64_t>(a.at(0)), integer<Slot>(a.at(1)), integer<std::uint32_t>(a.at(2))});
   if (j.contains("tensor_maps"))
-    for (const Json& m : j.at("tensor_maps"))
+    for (const Json& m : j.at("tensor_maps")) {
       call.tensor_maps.push_back({integer<std::uint32_t>(m.at("element")), integer<std::uint32_t>(m.at("swizzle")),
                                   integers<std::uint32_t>(m.at("box")), integers<Slot>(m.at("sizes")),
                                   integers<Slot>(m.at("strides"))});
+      if (!call.arguments.empty()) continue;
+      call.tensor_maps.back().buffer = integer<std::uint32_t>(m.at("buffer"));
+      call.tensor_maps.back().offset = integer<Slot>(m.at("offset"));
+    }
   return call;
 }
 
@@ -465,12 +469,17 @@ Plan read_plan(const Json& j) {
 /// that a branch tells, or floats read from data, kernels that stop when the run has failed, and such that are launched
 /// early; version 9 kernels that are not Coil's own; version 10 communication buffers; version 11 a limit on memory;
 /// version 12 several devices and parts; version 13 kernels that are not Coil's own and have a
-/// status, or descriptors of tensors.
+/// status, or descriptors of tensors; version 14 kernels of Coil's own that take descriptors.
 int version_of(const Plan& plan) {
   const auto tells = [](const Step& s) {
     const auto* kernel = std::get_if<KernelCall>(&s);
     return kernel && (has_status(*kernel) || !kernel->tensor_maps.empty());
   };
+  const auto maps = [](const Step& s) {
+    const auto* kernel = std::get_if<KernelCall>(&s);
+    return kernel && kernel->arguments.empty() && !kernel->tensor_maps.empty();
+  };
+  if (std::any_of(plan.steps.begin(), plan.steps.end(), maps)) return 14;
   if (std::any_of(plan.steps.begin(), plan.steps.end(), tells)) return 13;
   if (!plan.others.empty() || !plan.parts.empty()) return 12;
   if (plan.memory_limit) return 11;

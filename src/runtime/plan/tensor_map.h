@@ -15,6 +15,7 @@ struct TensorMapShape {
   std::uint32_t box[kTensorMapRank] = {};      ///< elements of a tile
   std::uint64_t sizes[kTensorMapRank] = {};    ///< elements of the tensor
   std::uint64_t strides[kTensorMapRank] = {};  ///< in bytes
+  bool operator==(const TensorMapShape&) const = default;
 };
 
 }  // namespace coil::runtime

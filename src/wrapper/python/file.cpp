@@ -4,6 +4,7 @@
 #include "codegen/cpp/prelude.h"
 #include "codegen/cuda/nvrtc.h"
 #include "codegen/cuda/prelude.h"
+#include "codegen/cuda/products.h"
 #include "device/pieces.h"
 #include "library_ops/table.h"
 #include "support/error.h"
@@ -155,11 +156,12 @@ std::string PythonFile::kernels_on_cuda() const {
                           auto* c = std::get_if<CallKernel>(&l);
                           return c && c->launch && c->launch->cluster > 1;
                         });
+  const char* family = codegen::needs_family(bodies) ? " + \"a\"" : "";
   return fmt::format(
       "KERNEL_HEAD = {}\nKERNEL_TEXTS = [\n{}]\nKERNELS = LoadedKernels(compile_kernels(KERNEL_HEAD, KERNEL_TEXTS, "
-      "[{}], device_arch({})), early={})\n",
+      "[{}], device_arch({}){}), early={})\n",
       python_block(codegen::cuda_head(bodies, options_.dependent_launches)), texts, flags, clusters ? kWithClusters : 0,
-      options_.dependent_launches ? "True" : "False");
+      family, options_.dependent_launches ? "True" : "False");
 }
 
 std::string PythonFile::kernels() const {
