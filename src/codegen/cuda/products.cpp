@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "codegen/cuda/kernel_builder.h"
 #include "codegen/cuda/plain_kernel.h"
@@ -78,10 +79,13 @@ class ProductKernel : public PlainKernel {
         "  c_streamed_product<{}, {}, {}, {}, {}>(shared, m0, m1, [&](i64 n, u32 rank, c_stream_tile& t) {{\n{}  }},\n",
         is_bf16(), along, config.tile, config.unroll, config.cluster, tile);
     const bool narrow = y.dtype != DType::F32;
+    const int wide = reads_eights(across) ? 8 : 2;
     body += fmt::format(
-        "  c_make_result<{}>([&](const c_stream_tile& t, i64 row, i64 column, f32& p, f32& q) {{\n"
-        "    if (!({})) return;\n{}{}{}  }}, [&](const c_stream_tile& t, i64 row, i64 column, const uint4& eight) {{\n",
-        narrow, bounds, places(2, last), post_text(), narrow ? "" : places(last, last + 1) + store());
+        "  c_make_result<{}, {}>([&](const c_stream_tile& t, i64 row, i64 first, f32 (&v)[{}]) {{\n"
+        "    const i64 column = first;\n    if (!({})) return;\n{}{}{}  }}, "
+        "[&](const c_stream_tile& t, i64 row, i64 column, const uint4& eight) {{\n",
+        narrow, wide, wide, bounds, places(2, narrow ? last : last + 1), eights(across),
+        for_each_pair(wide, post_text(across) + (narrow ? "" : store())));
     if (narrow)
       body += fmt::format("    if (!({})) return;\n{}    *(uint4*)({}) = eight;\n", bounds, places(last, last + 1),
                           result_at());
@@ -91,6 +95,34 @@ class ProductKernel : public PlainKernel {
     how.maps = {mapped(env, rows_operand(summed), config.rows),
                 mapped(env, matrix_operand(along), tile_rows_of_second(config, along))};
     return write("coil_product_", std::move(how), body);
+  }
+
+  /// Whether an operand beside the sums is read eight elements at a time.
+  bool reads_eights(Expr columns) const {
+    for (std::size_t t = 2; t + 1 < tensors_.size(); ++t)
+      if (is_read_in_eights(t, columns)) return true;
+    return false;
+  }
+  bool is_read_in_eights(std::size_t t, Expr columns) const {
+    const ir::BufferView& v = tensors_[t];
+    return size_of(v.dtype) == 2 && !rows_.strides[t].is_constant(0) && !v.sizes.back().is_constant(1) &&
+           v.strides.back().is_constant(1) && begins_on(t, 8) && graph_.env().statically_known_multiple_of(columns, 8);
+  }
+  std::string eights(Expr columns) {
+    std::string out;
+    for (std::size_t t = 2; t + 1 < tensors_.size(); ++t)
+      if (is_read_in_eights(t, columns))
+        out += fmt::format("    const uint4 e{0} = c_get_eight(p{0} + at{0} + row * {1} + first);\n", t,
+                           scalar(rows_.strides[t]));
+    return out;
+  }
+  /// The text for two neighbours, p and q, of each pair.
+  static std::string for_each_pair(int wide, std::string_view text) {
+    if (wide == 2) return fmt::format("    f32 &p = v[0], &q = v[1];\n{}", text);
+    return fmt::format(
+        "#pragma unroll\n    for (int k = 0; k < 4; ++k) {{\n    f32 &p = v[2 * k], &q = v[2 * k + 1];\n"
+        "    const i64 column = first + 2 * k;\n{}    }}\n",
+        text);
   }
 
   /// Which tile is the n-th of all, for a block of a cluster.
@@ -228,7 +260,8 @@ class ProductKernel : public PlainKernel {
   /// What becomes of two neighbouring sums, p and q.
   std::string epilogue() { return post_text() + store(); }
 
-  std::string post_text() {
+  /// `columns`: of the result, where operands are read eight elements at a time that can be.
+  std::string post_text(std::optional<Expr> columns = {}) {
     std::string out;
     std::size_t operand = 2;
     for (const PostOp& op : post_) {
@@ -237,8 +270,12 @@ class ProductKernel : public PlainKernel {
         continue;
       }
       const char sign = op.kind == Kind::Add ? '+' : '*';
-      out += fmt::format("    const c_two x{0} = {1};\n    p = p {2} x{0}.p;\n    q = q {2} x{0}.q;\n", operand,
-                         two_of(operand), sign);
+      const bool eights = columns && is_read_in_eights(operand, *columns);
+      const std::string two = eights
+                                  ? fmt::format("c_two_of<{}>(e{}, k)", tensors_[operand].dtype == DType::BF16, operand)
+                                  : two_of(operand);
+      out += fmt::format("    const c_two x{0} = {1};\n    p = p {2} x{0}.p;\n    q = q {2} x{0}.q;\n", operand, two,
+                         sign);
       ++operand;
     }
     return out;
@@ -263,16 +300,17 @@ class ProductKernel : public PlainKernel {
     std::string at = fmt::format("p{} + at{}", t, t);
     if (!row.is_constant(0)) at += fmt::format(" + row * {}", scalar(row));
     if (column.is_constant(0)) return fmt::format("c_two{{{0}(*({1})), {0}(*({1}))}}", get, at);
-    if (narrow && column.is_constant(1) && begins_on_pairs(t))
+    if (narrow && column.is_constant(1) && begins_on(t, 2))
       return fmt::format("c_get_two<{}>({} + column)", v.dtype == DType::BF16, at);
     at += fmt::format(" + column * {}", scalar(column));
     return fmt::format("c_two{{{0}(*({1})), {0}(*({1} + {2}))}}", get, at, scalar(column));
   }
 
-  bool begins_on_pairs(std::size_t t) const {
-    const auto even = [&](Expr e) { return graph_.env().statically_known_multiple_of(e, 2); };
-    return even(tensors_[t].offset) && even(rows_.strides[t]) &&
-           std::ranges::all_of(batch_, [&](const Dim& d) { return even(d.strides[t]); });
+  /// Whether each row of a tensor begins at a multiple of so many elements.
+  bool begins_on(std::size_t t, int elements) const {
+    const auto whole = [&](Expr e) { return graph_.env().statically_known_multiple_of(e, elements); };
+    return whole(tensors_[t].offset) && whole(rows_.strides[t]) &&
+           std::ranges::all_of(batch_, [&](const Dim& d) { return whole(d.strides[t]); });
   }
 
   static std::string applied(const PostOp& op, std::string_view x) {
