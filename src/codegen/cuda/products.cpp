@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "codegen/cuda/kernel_builder.h"
 #include "codegen/cuda/plain_kernel.h"
@@ -79,13 +78,16 @@ class ProductKernel : public PlainKernel {
         "  c_streamed_product<{}, {}, {}, {}, {}>(shared, m0, m1, [&](i64 n, u32 rank, c_stream_tile& t) {{\n{}  }},\n",
         is_bf16(), along, config.tile, config.unroll, config.cluster, tile);
     const bool narrow = y.dtype != DType::F32;
-    const int wide = reads_eights(across) ? 8 : 2;
+    const std::vector<std::size_t> eights = read_in_eights(across);
+    const std::size_t wide = eights.empty() ? 2 : 8;
     body += fmt::format(
-        "  c_make_result<{}, {}>([&](const c_stream_tile& t, i64 row, i64 first, f32 (&v)[{}]) {{\n"
-        "    const i64 column = first;\n    if (!({})) return;\n{}{}{}  }}, "
-        "[&](const c_stream_tile& t, i64 row, i64 column, const uint4& eight) {{\n",
-        narrow, wide, wide, bounds, places(2, narrow ? last : last + 1), eights(across),
-        for_each_pair(wide, post_text(across) + (narrow ? "" : store())));
+        "  c_make_result<{}, {}>([&](const c_stream_tile& t, i64 row, i64 column) {{\n    c_eights<{}> e = {{}};\n"
+        "    if (!({})) return e;\n{}    return e;\n  }},\n"
+        "  [&](const c_stream_tile& t, i64 row, i64 first, f32 (&v)[{}], const c_eights<{}>& e) {{\n"
+        "    const i64 column = first;\n    if (!({})) return;\n{}{}  }},\n"
+        "  [&](const c_stream_tile& t, i64 row, i64 column, const uint4& eight) {{\n",
+        narrow, eights.size(), eights.size(), bounds, taken(eights), wide, eights.size(), bounds,
+        places(2, narrow ? last : last + 1), for_each_pair(wide, post_text(eights) + (narrow ? "" : store())));
     if (narrow)
       body += fmt::format("    if (!({})) return;\n{}    *(uint4*)({}) = eight;\n", bounds, places(last, last + 1),
                           result_at());
@@ -97,27 +99,27 @@ class ProductKernel : public PlainKernel {
     return write("coil_product_", std::move(how), body);
   }
 
-  /// Whether an operand beside the sums is read eight elements at a time.
-  bool reads_eights(Expr columns) const {
-    for (std::size_t t = 2; t + 1 < tensors_.size(); ++t)
-      if (is_read_in_eights(t, columns)) return true;
-    return false;
+  /// The operands beside the sums that are read eight elements at a time.
+  std::vector<std::size_t> read_in_eights(Expr columns) const {
+    std::vector<std::size_t> out;
+    const bool whole = graph_.env().statically_known_multiple_of(columns, 8);
+    for (std::size_t t = 2; whole && t + 1 < tensors_.size(); ++t) {
+      const ir::BufferView& v = tensors_[t];
+      if (size_of(v.dtype) == 2 && !rows_.strides[t].is_constant(0) && !v.sizes.back().is_constant(1) &&
+          v.strides.back().is_constant(1) && begins_on(t, 8))
+        out.push_back(t);
+    }
+    return out;
   }
-  bool is_read_in_eights(std::size_t t, Expr columns) const {
-    const ir::BufferView& v = tensors_[t];
-    return size_of(v.dtype) == 2 && !rows_.strides[t].is_constant(0) && !v.sizes.back().is_constant(1) &&
-           v.strides.back().is_constant(1) && begins_on(t, 8) && graph_.env().statically_known_multiple_of(columns, 8);
-  }
-  std::string eights(Expr columns) {
+  std::string taken(const std::vector<std::size_t>& eights) {
     std::string out;
-    for (std::size_t t = 2; t + 1 < tensors_.size(); ++t)
-      if (is_read_in_eights(t, columns))
-        out += fmt::format("    const uint4 e{0} = c_get_eight(p{0} + at{0} + row * {1} + first);\n", t,
-                           scalar(rows_.strides[t]));
+    for (std::size_t k = 0; k < eights.size(); ++k)
+      out += fmt::format("{0}    e.of[{1}] = *(const uint4*)(p{2} + at{2} + row * {3} + column);\n",
+                         places(eights[k], eights[k] + 1), k, eights[k], scalar(rows_.strides[eights[k]]));
     return out;
   }
   /// The text for two neighbours, p and q, of each pair.
-  static std::string for_each_pair(int wide, std::string_view text) {
+  static std::string for_each_pair(std::size_t wide, std::string_view text) {
     if (wide == 2) return fmt::format("    f32 &p = v[0], &q = v[1];\n{}", text);
     return fmt::format(
         "#pragma unroll\n    for (int k = 0; k < 4; ++k) {{\n    f32 &p = v[2 * k], &q = v[2 * k + 1];\n"
@@ -260,8 +262,8 @@ class ProductKernel : public PlainKernel {
   /// What becomes of two neighbouring sums, p and q.
   std::string epilogue() { return post_text() + store(); }
 
-  /// `columns`: of the result, where operands are read eight elements at a time that can be.
-  std::string post_text(std::optional<Expr> columns = {}) {
+  /// `eights`: operands of which eight elements were read.
+  std::string post_text(const std::vector<std::size_t>& eights = {}) {
     std::string out;
     std::size_t operand = 2;
     for (const PostOp& op : post_) {
@@ -270,10 +272,10 @@ class ProductKernel : public PlainKernel {
         continue;
       }
       const char sign = op.kind == Kind::Add ? '+' : '*';
-      const bool eights = columns && is_read_in_eights(operand, *columns);
-      const std::string two = eights
-                                  ? fmt::format("c_two_of<{}>(e{}, k)", tensors_[operand].dtype == DType::BF16, operand)
-                                  : two_of(operand);
+      const auto at = std::ranges::find(eights, operand) - eights.begin();
+      const bool bf16 = tensors_[operand].dtype == DType::BF16;
+      const std::string two =
+          at < std::ssize(eights) ? fmt::format("c_two_of<{}>(e.of[{}], k)", bf16, at) : two_of(operand);
       out += fmt::format("    const c_two x{0} = {1};\n    p = p {2} x{0}.p;\n    q = q {2} x{0}.q;\n", operand, two,
                          sign);
       ++operand;

@@ -18,7 +18,8 @@ C_FN void c_streamed_groups(void* shared, const c_tile_map& x, const c_tile_map&
         t.depth = some ? depth : 0, t.a = 0, t.b = some ? at.group : 0;
         return at.first < at.end;
       },
-      c_make_result<true, 2>([](const c_stream_tile&, i64, i64, f32(&)[2]) {},
+      c_make_result<true, 0>([](const c_stream_tile&, i64, i64) {},
+                             [](const c_stream_tile&, i64, i64, f32(&)[2], const c_eights<0>&) {},
                              [&](const c_stream_tile& t, i64 row, i64 column, const uint4& eight) {
                                if (row < t.end && column < columns) *(uint4*)y(row, column) = eight;
                              }),

@@ -115,61 +115,87 @@ C_FN uint4 c_turn_groups(const u32 (&v)[4], int lane) {
   return r;
 }
 
-// What becomes of sums: of(tile, row, column, sums) is given WIDE neighbours, two or eight, by reference, and where
-// they are kept in 16 bits, put(tile, row, column, eight) writes eight of them. Those that read operands beside the
-// sums have eight, which are one access.
-template <bool NARROW, int WIDE, class Of, class Put> struct c_stream_result {
+// Eight neighbours of each of some operands in 16 bits, each of them one access.
+template <int OPERANDS> struct c_eights {
+  uint4 of[OPERANDS > 0 ? OPERANDS : 1];
+};
+// What becomes of sums. Where there are OPERANDS beside them to be read, take(tile, row, column) reads eight neighbours
+// of each, of several places before the first are used, and of(tile, row, column, sums, taken) is given eight sums, by
+// reference; else it is given two. Those that are kept in 16 bits put(tile, row, column, eight) writes.
+template <bool NARROW, int OPERANDS, class Take, class Of, class Put> struct c_stream_result {
   static constexpr bool narrow = NARROW;
-  static constexpr int wide = WIDE;
+  static constexpr int operands = OPERANDS;
+  Take take;
   Of of;
   Put put;
 };
-template <bool NARROW, int WIDE, class Of, class Put>
-C_FN c_stream_result<NARROW, WIDE, Of, Put> c_make_result(const Of& of, const Put& put) {
-  return {of, put};
+template <bool NARROW, int OPERANDS, class Take, class Of, class Put>
+C_FN c_stream_result<NARROW, OPERANDS, Take, Of, Put> c_make_result(const Take& take, const Of& of, const Put& put) {
+  return {take, of, put};
 }
 template <bool BF16> C_FN u32 c_put_pair(f32 p, f32 q) { return BF16 ? c_put_bf16_pair(p, q) : c_put_f16_pair(p, q); }
-// Eight elements in 16 bits, and two of them.
-C_FN uint4 c_get_eight(const u16* from) { return *(const uint4*)from; }
+// Two of eight elements in 16 bits.
 template <bool BF16> C_FN c_two c_two_of(const uint4& x, int k) {
   const u32 both = k == 0 ? x.x : k == 1 ? x.y : k == 2 ? x.z : x.w;
   const u16 p = (u16)both, q = (u16)(both >> 16);
   return BF16 ? c_two{c_get_bf16(p), c_get_bf16(q)} : c_two{c_get_f16(p), c_get_f16(q)};
 }
 
-template <bool BF16, int N, class Result>
-C_FN void c_give_stream(f32 (&acc)[N / 2], const c_stream_tile& tile, const Result& result) {
-  const int lane = threadIdx.x % 32, warp = (int)threadIdx.x / 32 - 4;
+// The sums of a thread in rows row + 8 * HALF of a tile, by groups of four times eight columns.
+template <bool BF16, int N, int HALF, class Result>
+C_FN void c_give_eights(const f32 (&acc)[N / 2], const c_stream_tile& tile, i64 row, int lane, const Result& result) {
+  constexpr int groups = N / 32, at_once = Result::operands == 1 ? groups : groups / 2;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const i64 row = tile.row + warp * 16 + half * 8 + lane / 4;
+  for (int from = 0; from < groups; from += at_once) {
+    c_eights<Result::operands> taken[at_once];
 #pragma unroll
-    for (int k = 0; k < N / 8; k += 4) {
-      const i64 column = tile.column + (k + lane % 4) * 8;
-      if constexpr (Result::wide == 8) {
-        u32 p[4], q[4];
+    for (int k = 0; k < at_once; ++k) taken[k] = result.take(tile, row, tile.column + ((from + k) * 4 + lane % 4) * 8);
 #pragma unroll
-        for (int g = 0; g < 4; ++g)
-          p[g] = c_bits_of(acc[(k + g) * 4 + half * 2]), q[g] = c_bits_of(acc[(k + g) * 4 + half * 2 + 1]);
-        const uint4 a = c_turn_groups(p, lane), b = c_turn_groups(q, lane);
-        f32 v[8] = {c_f32_of(a.x), c_f32_of(b.x), c_f32_of(a.y), c_f32_of(b.y),
-                    c_f32_of(a.z), c_f32_of(b.z), c_f32_of(a.w), c_f32_of(b.w)};
-        result.of(tile, row, column, v);
-        if constexpr (Result::narrow)
-          result.put(tile, row, column,
-                     uint4{c_put_pair<BF16>(v[0], v[1]), c_put_pair<BF16>(v[2], v[3]), c_put_pair<BF16>(v[4], v[5]),
-                           c_put_pair<BF16>(v[6], v[7])});
-      } else {
-        u32 packed[4];
+    for (int k = 0; k < at_once; ++k) {
+      u32 p[4], q[4];
 #pragma unroll
-        for (int g = 0; g < 4; ++g) {
-          f32 v[2] = {acc[(k + g) * 4 + half * 2], acc[(k + g) * 4 + half * 2 + 1]};
-          result.of(tile, row, tile.column + (k + g) * 8 + lane % 4 * 2, v);
-          if constexpr (Result::narrow) packed[g] = c_put_pair<BF16>(v[0], v[1]);
-        }
-        if constexpr (Result::narrow) result.put(tile, row, column, c_turn_groups(packed, lane));
+      for (int g = 0; g < 4; ++g) {
+        const int at = ((from + k) * 4 + g) * 4 + HALF * 2;
+        p[g] = c_bits_of(acc[at]), q[g] = c_bits_of(acc[at + 1]);
       }
+      const uint4 a = c_turn_groups(p, lane), b = c_turn_groups(q, lane);
+      f32 v[8] = {c_f32_of(a.x), c_f32_of(b.x), c_f32_of(a.y), c_f32_of(b.y),
+                  c_f32_of(a.z), c_f32_of(b.z), c_f32_of(a.w), c_f32_of(b.w)};
+      const i64 column = tile.column + ((from + k) * 4 + lane % 4) * 8;
+      result.of(tile, row, column, v, taken[k]);
+      if constexpr (Result::narrow)
+        result.put(tile, row, column,
+                   uint4{c_put_pair<BF16>(v[0], v[1]), c_put_pair<BF16>(v[2], v[3]), c_put_pair<BF16>(v[4], v[5]),
+                         c_put_pair<BF16>(v[6], v[7])});
     }
+  }
+}
+
+template <bool BF16, int N, int HALF, class Result>
+C_FN void c_give_pairs(const f32 (&acc)[N / 2], const c_stream_tile& tile, i64 row, int lane, const Result& result) {
+#pragma unroll
+  for (int k = 0; k < N / 8; k += 4) {
+    u32 packed[4];
+#pragma unroll
+    for (int g = 0; g < 4; ++g) {
+      f32 v[2] = {acc[(k + g) * 4 + HALF * 2], acc[(k + g) * 4 + HALF * 2 + 1]};
+      result.of(tile, row, tile.column + (k + g) * 8 + lane % 4 * 2, v, c_eights<0>());
+      if constexpr (Result::narrow) packed[g] = c_put_pair<BF16>(v[0], v[1]);
+    }
+    if constexpr (Result::narrow) result.put(tile, row, tile.column + (k + lane % 4) * 8, c_turn_groups(packed, lane));
+  }
+}
+
+template <bool BF16, int N, class Result>
+C_FN void c_give_stream(const f32 (&acc)[N / 2], const c_stream_tile& tile, const Result& result) {
+  const int lane = threadIdx.x % 32, warp = (int)threadIdx.x / 32 - 4;
+  const i64 row = tile.row + warp * 16 + lane / 4;
+  if constexpr (Result::operands > 0) {
+    c_give_eights<BF16, N, 0>(acc, tile, row, lane, result);
+    c_give_eights<BF16, N, 1>(acc, tile, row + 8, lane, result);
+  } else {
+    c_give_pairs<BF16, N, 0>(acc, tile, row, lane, result);
+    c_give_pairs<BF16, N, 1>(acc, tile, row + 8, lane, result);
   }
 }
 
