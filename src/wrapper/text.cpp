@@ -202,7 +202,7 @@ class Text {
     return out + origins(c);
   }
   static std::string map_text(const codegen::MappedTensor& m) {
-    return fmt::format(" map {}({}; {}; {}) by [{}] of {} swizzled {}", m.pointer, sym::to_string(m.offset),
+    return fmt::format(" map {} ({}; {}; {}) by [{}] of {} swizzled {}", m.pointer, sym::to_string(m.offset),
                        ir::list_text(m.sizes), ir::list_text(m.strides), fmt::join(m.map.box, ", "), m.map.element,
                        m.map.swizzle);
   }

@@ -8,6 +8,7 @@
 #include "codegen/heuristics/columns.h"
 #include "codegen/heuristics/group_convolutions.h"
 #include "codegen/heuristics/points.h"
+#include "codegen/heuristics/products.h"
 #include "codegen/heuristics/rows.h"
 #include "codegen/heuristics/scans.h"
 #include "codegen/heuristics/scatters.h"
@@ -267,6 +268,37 @@ TEST(AttentionConfigs, FewRowsAreSpreadOverTheMachineWhereThatIsKnown) {
 }
 
 // ---- Sorts
+
+TEST(ProductConfigs, BlocksThatStreamAreAsWideAsFillsTheMachine) {
+  const target::Costs costs = target::cuda(0, "sm_90").costs;
+  ProductFacts facts{.rows = 4096, .columns = 4096, .along = true, .warpgroups = true, .depth = 4096};
+  const LaunchConfig wide = product_config(facts, costs);
+  EXPECT_TRUE(is_streamed(wide));
+  EXPECT_EQ(wide.tile, 256);
+  EXPECT_EQ(wide.cluster, 2);
+  facts.rows = 8192, facts.columns = 768;  // 96 tiles of 256 columns would leave a third of the second round idle
+  EXPECT_EQ(product_config(facts, costs).tile, 192);
+  facts.rows = 1024, facts.columns = 128;
+  EXPECT_EQ(product_config(facts, costs).tile, 128);
+}
+
+TEST(ProductConfigs, PiecesThatStreamFitABlock) {
+  const target::Costs costs = target::cuda(0, "sm_90").costs;
+  for (std::int64_t rows : {128, 1000, 65536})
+    for (std::int64_t columns : {64, 768, 3072}) {
+      const LaunchConfig c =
+          product_config({.rows = rows, .columns = columns, .along = true, .warpgroups = true, .depth = 512}, costs);
+      EXPECT_GE(c.unroll, 4);
+      EXPECT_GE(c.shared_bytes, c.unroll * 2 * 64 * (c.rows + c.tile) + 1024 + c.unroll * 16);
+      EXPECT_LE(c.shared_bytes, 227 << 10);
+    }
+}
+
+TEST(ProductConfigs, FewRowsOrOperandsWithoutDescriptorsAreFetchedByThreads) {
+  const target::Costs costs = target::cuda(0, "sm_90").costs;
+  EXPECT_FALSE(is_streamed(product_config({.rows = 16, .columns = 512, .warpgroups = true, .depth = 64}, costs)));
+  EXPECT_FALSE(is_streamed(product_config({.rows = 512, .columns = 512, .warpgroups = true, .depth = 0}, costs)));
+}
 
 TEST(SortPlans, ShortRowsTakeLittleMemoryAndAreCompared) {
   const SortPlan p = plan_sort({.element_bytes = 4, .longest = 128, .has_digits = true});
