@@ -38,7 +38,7 @@ def in_front(name, before, *more, dtype=BF16, w=(24, 64), tolerance=2e-2):
     """What makes the first operand of a product, [70, 64] unless it is said otherwise."""
     return Case(
         "in_front",
-        name,
+        f"front_{name}",
         lambda w, *rest: F.linear(before(*rest), w),
         (matrix(*w, dtype=dtype), *more),
         tolerance=tolerance,
@@ -75,18 +75,18 @@ IN_FRONT = [
     in_front("batch", lambda x: torch.exp(x), matrix(2, 3, 20, 64)),
     in_front("nan", lambda x: x * float("inf"), torch.zeros(3, 64, dtype=BF16)),
     in_front("no_rows", lambda x: x * 2, matrix(0, 64)),
-    Case("in_front", "two_products", norm_of_two, (matrix(24, 64), X, ROW, matrix(24, 64)), tolerance=2e-2),
-    Case("in_front", "bmm", lambda a, b: (a * 2) @ b, (matrix(3, 40, 24), matrix(3, 24, 48)), tolerance=2e-2),
+    Case("in_front", "front_two_products", norm_of_two, (matrix(24, 64), X, ROW, matrix(24, 64)), tolerance=2e-2),
+    Case("in_front", "front_bmm", lambda a, b: (a * 2) @ b, (matrix(3, 40, 24), matrix(3, 24, 48)), tolerance=2e-2),
     Case(
         "in_front",
-        "both_sides",
+        "front_both_sides",
         lambda x, w, r: F.relu(F.linear(F.silu(x), w)) + r,
         (X, matrix(24, 64), matrix(70, 24)),
         tolerance=2e-2,
     ),
 ]
 IN_PARTS = [
-    Case("in_parts", name, function, tensors, tolerance=2e-2)
+    Case("in_parts", f"parts_{name}", function, tensors, tolerance=2e-2)
     for name, function, tensors in [
         ("plain", torch.matmul, (matrix(64, 768), matrix(768, 24))),
         ("half", torch.matmul, (matrix(3, 1024, dtype=HALF), matrix(1024, 8, dtype=HALF))),
@@ -144,6 +144,9 @@ def found():
     return outcomes_by_group(CASES, *OWN)
 
 
+assert len({c.name for c in CASES}) == len(CASES)
+
+
 @pytest.mark.parametrize("name", [c.name for c in CASES])
 def test_values(name, found):
     assert not found[name]
@@ -161,13 +164,13 @@ def report(tmp_path, function, *inputs, settings=("--set", "cuda.products=own"))
 
 @pytest.mark.parametrize("name", ["cast", "halves", "bias_gelu", "int8", "turned", "where", "bmm", "both_sides"])
 def test_one_kernel_makes_its_operand(name, tmp_path):
-    case = next(c for c in IN_FRONT if c.name == name)
+    case = next(c for c in IN_FRONT if c.name == f"front_{name}")
     assert "1 kernels, 0 library calls" in report(tmp_path, case.function, *case.args)
 
 
 def test_a_norm_is_its_sum_alone(tmp_path):
     """A kernel of squares' sums and two products, which scale by row and by column themselves."""
-    case = next(c for c in IN_FRONT if c.name == "two_products")
+    case = next(c for c in IN_FRONT if c.name == "front_two_products")
     assert "3 kernels, 0 library calls" in report(tmp_path, case.function, *case.args)
 
 
