@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Matrix products in bf16 with what follows them, on a GPU: eager, Coil with the library, with kernels of its own, and
-with the choice that max_autotune makes; Inductor with max-autotune where asked for.
+"""Matrix products in bf16 with what follows them and what is in front, on a GPU: eager, Coil with the library, with
+kernels of its own, and with the choice that max_autotune makes; Inductor with max-autotune where asked for.
 
 usage: gpu_products.py [NAMES] [--inductor] [--seconds N]
 
@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 import coil  # noqa: F401  (registers the backend)
 
-# By name: rows, columns, what is summed over, what follows.
+# By name: rows, columns, what is summed over, what follows; in some, what makes the first operand.
 ROWS = {
     "square": (4096, 4096, 4096, "none"),
     "square_gelu": (4096, 4096, 4096, "gelu"),
@@ -29,6 +29,10 @@ ROWS = {
     "token": (1, 4096, 4096, "gate"),
     "tokens": (16, 11008, 4096, "silu"),
     "long_sum": (256, 256, 16384, "none"),
+    "cast": (4096, 1024, 1024, "none", "cast"),
+    "gated_down": (2048, 2048, 5504, "residual", "gated"),
+    "normed_up": (2048, 2048, 2048, "none", "normed"),
+    "normed_tokens": (16, 4096, 4096, "none", "normed"),
 }
 
 
@@ -40,11 +44,27 @@ def after(kind, y, other):
     return y if kind == "none" else getattr(F, kind)(y)
 
 
+def before(kind, x, w):
+    """Of rows that are twice as long where they are gated by their second half."""
+    if kind == "cast":
+        return x.to(w.dtype)
+    if kind == "gated":
+        half = x.shape[-1] // 2
+        return F.silu(x[:, :half]) * x[:, half:]
+    if kind == "normed":
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
+    return x
+
+
 def operands(name):
-    m, n, k, kind = ROWS[name]
-    x, w, other = (torch.randn(*s, device="cuda").bfloat16() for s in ((m, k), (n, k), (m, n)))
+    m, n, k, kind, front = (*ROWS[name], "none")[:5]
+    wide = 2 * k if front == "gated" else k
+    x, w, other = (torch.randn(*s, device="cuda").bfloat16() for s in ((m, wide), (n, k), (m, n)))
     w /= k**0.5
-    return lambda x, w, other: after(kind, F.linear(x, w), other), (x, w, other)
+    if front == "cast":
+        x = x.float()
+    return lambda x, w, other: after(kind, F.linear(before(front, x, w), w), other), (x, w, other)
 
 
 def compiled(function, **options):
@@ -82,7 +102,7 @@ def medians(calls, args, rounds=3, times=15):
 
 
 def row(name, inductor):
-    m, n, k, _ = ROWS[name]
+    m, n, k = ROWS[name][:3]
     function, args = operands(name)
     exact = function(*(t.float() for t in args))
     names, calls, off = [], [], []

@@ -88,7 +88,11 @@ std::string measure_own_products(LoweredProgram& lowered, Device device, const C
     const autotune::OwnProducts found =
         autotune::choose_own_products(*lowered.graph, *lowered.machine.backend, timer, *calls,
                                       {.jobs = jobs_of(options), .cache = options.cache, .told = told});
-    take_own_products(*lowered.graph, [&](const ir::Operation& op) { return found.operations.contains(op.id); });
+    take_own_products(*lowered.graph, [&](const ir::Operation& op, const ir::Extern&) {
+      const auto parts = found.parts.find(op.id);
+      return parts == found.parts.end() ? 0 : parts->second;
+    });
+    fuse_pre_ops(*lowered.graph, [&](ir::BufferId value) { return found.made.contains(value); });
     return found.text;
   } catch (const Error& e) {
     return fmt::format("no kernel of products was measured: {}\n", e.what());
@@ -173,6 +177,8 @@ void lower_module(fx::GraphModule& module, const Settings& settings, const Compi
     return scheduler::schedule(*out.graph,
                                [&](Device d) -> const scheduler::Choices& { return machine.backend_of(d).choices(); });
   });
+  for (PreOpRefusal& kept : refused_pre_ops(*out.graph))
+    out.schedule.refusals.push_back({kept.producer, kept.consumer, std::move(kept.reason)});
   stages.show(kStageSchedule, [&] { return scheduler::to_string(*out.graph, out.schedule); });
   if (settings.memory_order) {
     stages(kStageSplit.name, [&] { scheduler::split_for_memory(*out.graph, out.schedule); });

@@ -64,6 +64,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kChooseStrides},
     {&passes::kTakeOwnProducts},
     {&passes::kFusePostOps, with_epilogues},
+    {&passes::kFusePreOps, with_epilogues},
     {&passes::kEliminateDeadOperations},
     {&passes::kChooseLayouts},
     {&passes::kTurnOperands},

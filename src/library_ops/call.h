@@ -15,6 +15,17 @@ inline constexpr Texts kPost{.name = "post",
                              .sentence = "Post-operations, in order: each its name and its numbers, joined by colons.",
                              .presence = Presence::Optional};
 
+/// What an operand that is made where it is read consists of.
+inline constexpr Text kPre{
+    .name = "pre",
+    .sentence =
+        "Each element of the first operand as it is multiplied, in the words of the loop IR (f32, then rounded "
+        "to the second operand's type): `load(buf0, [])` is the element of `a`, buf1 and on those of the "
+        "operands behind all others. Not given where it is `a` itself.",
+    .presence = Presence::Optional};
+inline constexpr Integer kPreOperands{.name = "pre_operands",
+                                      .sentence = "How many operands `pre` reads beside the first."};
+
 template <class Call>
 class CallView {
  public:

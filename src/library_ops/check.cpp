@@ -38,6 +38,12 @@ Expected expected(const Descriptor& d, const Attributes& attributes, const std::
       for (std::size_t k = 0; k < count; ++k) out.names.push_back("a post-operation's operand");
       continue;
     }
+    if (o.of_pre) {
+      const auto count = static_cast<std::size_t>(std::max<std::int64_t>(0, read(attributes, kPreOperands)));
+      out.least += count, out.most += count;
+      for (std::size_t k = 0; k < count; ++k) out.names.push_back("an operand of pre");
+      continue;
+    }
     out.least += o.optional ? 0 : 1;
     out.most = o.repeated ? SIZE_MAX : out.most + 1;
     out.names.push_back(o.optional ? o.name + "?" : o.repeated ? o.name + ", …" : o.name);

@@ -76,6 +76,7 @@ struct Operand {
   std::optional<When> when = std::nullopt;
   bool optional = false;      ///< a call may leave it out; then it has none of those behind it that are optional too
   bool of_post_ops = false;   ///< as many as the call's post-operations read
+  bool of_pre = false;        ///< as many as the call's attribute `pre_operands` says
   bool repeated = false;      ///< a call has one or more; as many as of all others that are repeated
   bool packable = false;      ///< a constant may be rearranged once into a form that the library likes best
   bool read_by_host = false;  ///< the host reads its values, on every device: a call that has it is not recorded

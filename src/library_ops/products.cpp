@@ -36,15 +36,17 @@ std::vector<Descriptor> product_ops() {
       {.name = std::string(matmul::kBlocked),
        .sentence =
            "matmul by a kernel of Coil's own, which does all that follows to the sums that it holds: in 16 bits, where "
-           "rows of a and y, and rows or columns of b, begin on 16 bytes. Matrices of b may be the same for all of a.",
+           "rows of a and y, and rows or columns of b, begin on 16 bytes. Matrices of b may be the same for all of a. "
+           "With `pre`, a is made where it is read, of operands of any layout.",
        .operands = {{"a", "[B.., M, K]"},
                     {"b", "[B.., K, N]"},
                     {.name = "operands",
                      .sizes = "broadcast to y",
                      .sentence = "those of the post-operations, in order",
-                     .of_post_ops = true}},
+                     .of_post_ops = true},
+                    {.name = "pre_operands", .sizes = "broadcast to a", .sentence = "those of `pre`", .of_pre = true}},
        .results = {{"y", "[B.., M, N]", "in 16 bits as a and b, or f32"}},
-       .attributes = {kPost},
+       .attributes = {kPost, kPre, kPreOperands},
        .post_ops = post_ops_of_kernels(),
        .traits = {Trait::Kernel, Trait::TakesPostOps}},
       {.name = std::string(grouped_matmul::kName),

@@ -97,6 +97,23 @@ class EpilogueCall : public CallView<Call> {
   const std::string& packed_desc() const { return this->value(kPackedDesc); }
 };
 
+/// y[B.., M, N] = post(pre(a[B.., M, K], …) b[B.., K, N]), by a kernel of Coil's own.
+template <class Call>
+class BlockedCall : public EpilogueCall<Call> {
+ public:
+  explicit BlockedCall(Call& call) : EpilogueCall<Call>(call) {}
+
+  bool has_pre() const { return !pre().empty(); }
+  const std::string& pre() const { return this->value(kPre); }
+  std::size_t pre_operands() const { return static_cast<std::size_t>(this->value(kPreOperands)); }
+  /// The place of the first operand that `pre` reads beside a; the others follow.
+  std::size_t first_pre_operand() const { return this->call_->inputs.size() - pre_operands(); }
+  void set_pre(std::string text, std::size_t operands) const {
+    this->call_->attributes.insert_or_assign(std::string(kPre.name), std::move(text));
+    this->call_->attributes.insert_or_assign(std::string(kPreOperands.name), static_cast<std::int64_t>(operands));
+  }
+};
+
 /// y[.., N] = post(x[.., K] weight + bias).
 template <class Call>
 class LinearCall : public EpilogueCall<Call> {

@@ -1,5 +1,5 @@
-"""Matrix products in 16 bits by kernels of Coil's own (`cuda.products=own`) with what follows them, on the CPU a thread
-after the other, against eager.
+"""Matrix products in 16 bits by kernels of Coil's own (`cuda.products=own`) with what follows them and what is in
+front, on the CPU a thread after the other, against eager.
 """
 
 import pytest
@@ -34,6 +34,70 @@ def behind(name, after, *more):
     )
 
 
+def in_front(name, before, *more, dtype=BF16, w=(24, 64), tolerance=2e-2):
+    """What makes the first operand of a product, [70, 64] unless it is said otherwise."""
+    return Case(
+        "in_front",
+        f"front_{name}",
+        lambda w, *rest: F.linear(before(*rest), w),
+        (matrix(*w, dtype=dtype), *more),
+        tolerance=tolerance,
+    )
+
+
+def rms_norm(x, weight):
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)).to(x.dtype)
+
+
+def norm_of_two(w, x, weight, other):
+    """Both products read one value."""
+    y = rms_norm(x, weight)
+    return F.silu(F.linear(y, w)) * F.linear(y, other)
+
+
+X, GATE, ROW = matrix(70, 64), matrix(70, 64), matrix(64)
+IN_FRONT = [
+    in_front("cast", lambda x: x.to(BF16), seeded(70, 64)),
+    in_front("cast_half", lambda x: x.half(), seeded(33, 64), dtype=HALF),
+    in_front("gate", lambda x, g: F.silu(x) * g, X, GATE),
+    in_front("bias_gelu", lambda x, b: F.gelu(x + b, approximate="tanh"), X, ROW),
+    in_front("halves", lambda x: F.silu(x[:, :64]) * x[:, 64:], matrix(70, 128)),
+    in_front("rms_norm", rms_norm, X, ROW),
+    in_front("rms_norm_half", rms_norm, X.half(), ROW.half(), dtype=HALF),
+    in_front("layer_norm", lambda x, a, b: F.layer_norm(x, (64,), a, b), matrix(3, 9, 64), ROW, matrix(64)),
+    in_front("int8", lambda x, s: (x.float() * s).to(BF16), torch.randint(-9, 9, (70, 64), dtype=torch.int8), X[:, :1]),
+    in_front("by_column", lambda x, c: x * c, X, seeded(64).to(BF16)),
+    in_front("turned", lambda x: torch.relu(x).t().contiguous(), matrix(64, 70)),
+    in_front("every_other", lambda x: -x[:, ::2], matrix(70, 128)),
+    in_front("where", lambda x, g: torch.where(g > 0, x, -0.5), X, GATE),
+    in_front("bool", lambda x, m: x * m, X, GATE > 0),
+    in_front("batch", lambda x: torch.exp(x), matrix(2, 3, 20, 64)),
+    in_front("nan", lambda x: x * float("inf"), torch.zeros(3, 64, dtype=BF16)),
+    in_front("no_rows", lambda x: x * 2, matrix(0, 64)),
+    Case("in_front", "front_two_products", norm_of_two, (matrix(24, 64), X, ROW, matrix(24, 64)), tolerance=2e-2),
+    Case("in_front", "front_bmm", lambda a, b: (a * 2) @ b, (matrix(3, 40, 24), matrix(3, 24, 48)), tolerance=2e-2),
+    Case(
+        "in_front",
+        "front_both_sides",
+        lambda x, w, r: F.relu(F.linear(F.silu(x), w)) + r,
+        (X, matrix(24, 64), matrix(70, 24)),
+        tolerance=2e-2,
+    ),
+]
+IN_PARTS = [
+    Case("in_parts", f"parts_{name}", function, tensors, tolerance=2e-2)
+    for name, function, tensors in [
+        ("plain", torch.matmul, (matrix(64, 768), matrix(768, 24))),
+        ("half", torch.matmul, (matrix(3, 1024, dtype=HALF), matrix(1024, 8, dtype=HALF))),
+        ("bias", F.linear, (matrix(70, 768), matrix(24, 768), matrix(24))),
+        ("batch", torch.bmm, (matrix(2, 20, 512), matrix(2, 512, 16))),
+        ("several_rows_of_one", torch.matmul, (matrix(2, 9, 512), matrix(512, 16))),
+        ("followed", lambda x, w, r: F.gelu(F.linear(x, w)) + r, (matrix(9, 512), matrix(16, 512), matrix(9, 16))),
+        ("made", lambda x, w: F.linear(F.silu(x), w), (matrix(9, 512), matrix(16, 512))),
+        ("made_of_f32", lambda x, w, r: F.linear((x * r).to(BF16), w), (seeded(9, 512), matrix(16, 512), seeded(9, 1))),
+    ]
+]
 ACTIVATIONS = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -70,6 +134,8 @@ CASES = [
     behind("turned_residual", lambda y, r: y + r.t(), matrix(136, 70)),
     behind("several", lambda y, r, g: F.gelu(y + r) * g + r, matrix(70, 136), matrix(136)),
     behind("wide_result", lambda y: F.relu(y).float()),
+    *IN_FRONT,
+    *IN_PARTS,
 ]
 
 
@@ -78,9 +144,54 @@ def found():
     return outcomes_by_group(CASES, *OWN)
 
 
+assert len({c.name for c in CASES}) == len(CASES)
+
+
 @pytest.mark.parametrize("name", [c.name for c in CASES])
 def test_values(name, found):
     assert not found[name]
+
+
+def report(tmp_path, function, *inputs, settings=("--set", "cuda.products=own")):
+    class Module(torch.nn.Module):
+        def forward(self, *tensors):
+            return function(*tensors)
+
+    path = tmp_path / "m.pt2"
+    torch.export.save(torch.export.export(Module(), inputs), path)
+    return coil_ok("explain", path, *EMULATE, *settings).stdout
+
+
+@pytest.mark.parametrize("name", ["cast", "halves", "bias_gelu", "int8", "turned", "where", "bmm", "both_sides"])
+def test_one_kernel_makes_its_operand(name, tmp_path):
+    case = next(c for c in IN_FRONT if c.name == f"front_{name}")
+    assert "1 kernels, 0 library calls" in report(tmp_path, case.function, *case.args)
+
+
+def test_a_norm_is_its_sum_alone(tmp_path):
+    """A kernel of squares' sums and two products, which scale by row and by column themselves."""
+    case = next(c for c in IN_FRONT if c.name == "front_two_products")
+    assert "3 kernels, 0 library calls" in report(tmp_path, case.function, *case.args)
+
+
+def test_parts_are_added_up_by_one_more_kernel(tmp_path):
+    told = report(tmp_path, lambda x, w, r: F.gelu(F.linear(x, w)) + r, matrix(9, 512), matrix(16, 512), matrix(9, 16))
+    assert "2 kernels, 0 library calls" in told
+
+
+def test_what_stays_in_front_is_told(tmp_path):
+    def shared(x, w):
+        y = F.silu(x)
+        return y @ w, y.sum(-1)
+
+    told = report(tmp_path, shared, X, matrix(64, 24))
+    assert "another operation reads its value (1 times)" in told
+
+
+def test_nothing_is_made_on_the_way_where_nothing_is_to_be_fused(tmp_path):
+    settings = ("--set", "cuda.products=own", "--set", "fuse_epilogues=false")
+    told = report(tmp_path, lambda x, w: F.silu(x) @ w, X, matrix(64, 24), settings=settings)
+    assert "2 kernels, 0 library calls" in told
 
 
 class Mlp(torch.nn.Module):
@@ -124,3 +235,22 @@ def test_free_sizes():
     others = [(matrix(n, m, 64),) for n, m in ((3, 5), (2, 130))]
     settings = ("cuda.emulate=true", "cuda.products=own")
     check(Mlp(), (matrix(2, 40, 64),), dynamic=(sizes,), others=others, tolerance=2e-2, settings=settings)
+
+
+class Norm(torch.nn.Module):
+    """A cast and a scale by row and column in front of a product of a long sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(matrix(512))
+        self.down = torch.nn.Linear(512, 24).bfloat16()
+
+    def forward(self, x):
+        return self.down(rms_norm(x, self.weight))
+
+
+def test_free_sizes_in_front_and_in_parts():
+    sizes = {0: torch.export.Dim("batch", min=2, max=64), 1: torch.export.Dim("length", min=2, max=256)}
+    others = [(matrix(n, m, 512),) for n, m in ((3, 5), (2, 70))]
+    settings = ("cuda.emulate=true", "cuda.products=own")
+    check(Norm(), (matrix(2, 40, 512),), dynamic=(sizes,), others=others, tolerance=2e-2, settings=settings)

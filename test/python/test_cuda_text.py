@@ -13,6 +13,7 @@ import torch
 import models
 from batch import Batch
 from coil_harness import CoilError, coil_ok, export
+from test_cuda_products import IN_FRONT, IN_PARTS
 from test_cuda_values import SHAPES
 from test_ops import CHUNKS
 
@@ -25,7 +26,7 @@ NVRTC = pathlib.Path(PLACE).parent if PLACE else None
 pytestmark = pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
 
 
-def compile_for(arch, module, args, folder):
+def compile_for(arch, module, args, folder, *settings):
     export(module, args, folder / "m.pt2")
     coil_ok(
         "compile",
@@ -38,6 +39,7 @@ def compile_for(arch, module, args, folder):
         f"cuda.arch={arch}",
         "--set",
         f"cuda.nvrtc={NVRTC}",
+        *settings,
     )
     return folder / "m.coil"
 
@@ -46,6 +48,13 @@ def compile_for(arch, module, args, folder):
 def test_forms_compile(arch, tmp_path):
     package = compile_for(arch, Batch(SHAPES), ({c.name: c.args for c in SHAPES},), tmp_path)
     assert b"\x7fELF" in package.read_bytes() or package.stat().st_size > 10000
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_products_with_what_is_in_front_compile(arch, tmp_path):
+    cases = IN_FRONT + IN_PARTS
+    args = ({c.name: c.args for c in cases},)
+    compile_for(arch, Batch(cases), args, tmp_path, "--set", "cuda.products=own")
 
 
 @pytest.mark.parametrize(

@@ -343,13 +343,21 @@ struct Products : Autotune {
 struct OwnOrLibrary : Products {
   void SetUp() override { graph.set_target(backend.target()); }
 
-  std::set<ir::OperationId> kernels(double milliseconds) {
-    SaidTimes timer(0, milliseconds);
+  /// The calls that become kernels, with the parts of their sums. Of a product's forms this one takes so long, the
+  /// others 1 ms.
+  std::map<ir::OperationId, std::int64_t> parts(double milliseconds, std::size_t form = 0) {
+    SaidTimes timer(form, milliseconds);
     const autotune::OwnProducts found =
         autotune::choose_own_products(graph, backend, timer, library, {.cache = cache.path()});
     timed = timer.timed.size();
     said = found.text;
-    return found.operations;
+    made = found.made;
+    return found.parts;
+  }
+  std::set<ir::OperationId> kernels(double milliseconds, std::size_t form = 0) {
+    std::set<ir::OperationId> ids;
+    for (const auto& [id, count] : parts(milliseconds, form)) ids.insert(id);
+    return ids;
   }
   /// The last product's values go through sigmoid.
   void sigmoid(sym::Expr m, std::int64_t n) {
@@ -358,8 +366,21 @@ struct OwnOrLibrary : Products {
         graph.pool().op(ir::ScalarOp::Sigmoid, graph.pool().load(y.buffer, DType::BF16, graph.ivars(2)));
     graph.add_operation({.node = ir::Pointwise{y.sizes, value}, .outs = {z.buffer}});
   }
+  /// A loop that makes the first operand of `products` linear layers.
+  ir::BufferId made_operand(std::int64_t m, std::int64_t n, std::int64_t k, int products) {
+    const ir::BufferView x = view(m, k), h = view(m, k);
+    const ir::Scalar value =
+        graph.pool().op(ir::ScalarOp::Sigmoid, graph.pool().load(x.buffer, DType::BF16, graph.ivars(2)));
+    graph.add_operation({.node = ir::Pointwise{h.sizes, value}, .outs = {h.buffer}});
+    for (int p = 0; p < products; ++p) {
+      const ir::BufferView w = view(n, k), y = view(m, n);
+      graph.add_operation({.node = ir::Extern{"linear", {{"n", n}, {"k", k}}, {h, w}, {y}}, .outs = {y.buffer}});
+    }
+    return h.buffer;
+  }
   SaidCallTimes library{99};
   std::size_t timed = 0;
+  std::set<ir::BufferId> made;
 };
 
 TEST_F(OwnOrLibrary, TheKernelIsTakenWhereItIsFasterAndTheGraphStaysForThePass) {
@@ -381,6 +402,37 @@ TEST_F(OwnOrLibrary, APassBehindTheLibraryCounts) {
   sigmoid(65536, 4096);
   EXPECT_EQ(kernels(1.0), std::set<ir::OperationId>{0}) << said;
   EXPECT_EQ(graph.operations().size(), 2u) << "nothing is fused yet";
+}
+
+TEST_F(OwnOrLibrary, SumsAreSplitWhereThatIsFasterWithTheLoopThatAddsThemUp) {
+  product(256, 256, 16384);
+  const auto split = parts(0.5, 1);
+  ASSERT_EQ(split.size(), 1u) << said;
+  EXPECT_EQ(split.begin()->second, 32) << said;
+  EXPECT_NE(said.find("the kernel in 32 parts"), std::string::npos) << said;
+  EXPECT_EQ(parts(2.0, 1), split) << "not timed again";
+  EXPECT_NE(said.find("the kernel in 32 parts, remembered"), std::string::npos) << said;
+}
+
+TEST_F(OwnOrLibrary, WhatIsFasterWholeIsNotSplit) {
+  product(256, 256, 16384);
+  EXPECT_EQ(parts(0.5, 0), (std::map<ir::OperationId, std::int64_t>{{0, 1}}));
+}
+
+TEST_F(OwnOrLibrary, TheLoopInFrontCounts) {
+  const ir::BufferId h = made_operand(65536, 4096, 4096, 2);
+  EXPECT_EQ(kernels(1.0, 1), (std::set<ir::OperationId>{1, 2})) << said;
+  EXPECT_EQ(made, std::set<ir::BufferId>{h}) << said;
+  EXPECT_EQ(kernels(1.0, 1).size(), 2u) << "remembered";
+  EXPECT_EQ(timed, 0u);
+  EXPECT_EQ(graph.operations().size(), 3u) << "nothing is fused yet";
+}
+
+TEST_F(OwnOrLibrary, AnOperandThatIsMadeSlowlyStaysInMemory) {
+  made_operand(512, 8192, 4096, 2);
+  EXPECT_TRUE(kernels(1.5, 1).empty()) << said;
+  EXPECT_TRUE(made.empty());
+  EXPECT_NE(said.find("in memory"), std::string::npos) << said;
 }
 
 TEST_F(OwnOrLibrary, WhatTheKernelCannotReadIsLeft) {

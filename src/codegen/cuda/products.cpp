@@ -6,8 +6,11 @@
 
 #include "codegen/cuda/kernel_builder.h"
 #include "codegen/cuda/plain_kernel.h"
+#include "codegen/cuda/point_function.h"
 #include "codegen/cuda/streamed_products.h"
 #include "codegen/heuristics/products.h"
+#include "ir/point_function.h"
+#include "ir/vectors.h"
 #include "library_ops/products.h"
 #include "support/error.h"
 
@@ -28,7 +31,12 @@ struct Dim {
 class ProductKernel : public PlainKernel {
  public:
   ProductKernel(ir::Graph& graph, const ir::Extern& call, const target::Target& target)
-      : graph_(graph), target_(target), post_(library_ops::EpilogueCall(call).post()), tensors_(call.inputs) {
+      : graph_(graph),
+        target_(target),
+        post_(library_ops::EpilogueCall(call).post()),
+        pre_(library_ops::BlockedCall(call).pre()),
+        first_pre_(library_ops::BlockedCall(call).first_pre_operand()),
+        tensors_(call.inputs) {
     tensors_.push_back(call.outputs[0]);
     for (std::size_t t = 0; t < tensors_.size(); ++t)
       take(tensors_[t], cuda_storage_type(tensors_[t].dtype), t + 1 == tensors_.size());
@@ -36,9 +44,9 @@ class ProductKernel : public PlainKernel {
   }
 
   Kernel print() {
-    const ir::BufferView &a = tensors_[0], &b = tensors_[1];
-    const std::size_t rank = a.sizes.size();
-    const Expr columns = b.sizes[rank - 1], depth = a.sizes[rank - 1];
+    const ir::BufferView& b = tensors_[1];
+    const std::size_t rank = b.sizes.size();
+    const Expr columns = b.sizes[rank - 1], depth = b.sizes[rank - 2];
     const bool along = !b.strides[rank - 1].is_constant(1);
     const LaunchConfig config = config_of(columns, depth, along);
     if (is_streamed(config)) return print_streamed(config, along);
@@ -48,18 +56,20 @@ class ProductKernel : public PlainKernel {
     for (const Dim& d : batch_) blocks *= d.size;
     std::string body = "  C_DYNAMIC_SHARED(shared);\n";
     body += place_in_batch(tiles);
-    const std::string a_row = scalar(rows_.strides[0]), b_row = scalar(b.strides[along ? rank - 1 : rank - 2]),
-                      rows = scalar(rows_.size), across = scalar(columns), summed = scalar(depth);
+    if (!pre_.empty()) body += making_of_a();
+    const std::string a = pre_.empty() ? fmt::format("c_matrix{{p0 + at0, {}}}", scalar(rows_.strides[0]))
+                                       : std::string("c_made_by(make)"),
+                      b_row = scalar(b.strides[along ? rank - 1 : rank - 2]), rows = scalar(rows_.size),
+                      across = scalar(columns), summed = scalar(depth);
     body += fmt::format(
-        "  c_blocked_product<{}, {}, {}, {}, {}>((u16*)shared, tile, c_matrix{{p0 + at0, {}}}, c_matrix{{p1 + at1, "
-        "{}}}, "
-        "{}, {}, {}, [&](i64 row, i64 column, f32 p, f32 q) {{\n{}  }});\n",
-        is_bf16(), along, config.rows, config.tile, config.unroll, a_row, b_row, rows, across, summed, epilogue());
+        "  c_blocked_product<{}, {}, {}, {}, {}>((u16*)shared, tile, {}, c_matrix{{p1 + at1, {}}}, {}, {}, {}, [&](i64 "
+        "row, i64 column, f32 p, f32 q) {{\n{}  }});\n",
+        is_bf16(), along, config.rows, config.tile, config.unroll, a, b_row, rows, across, summed, epilogue());
     return write("coil_product_", launch(graph_.env().simplify(blocks), config), body);
   }
 
  private:
-  bool is_bf16() const { return tensors_[0].dtype == DType::BF16; }
+  bool is_bf16() const { return tensors_[1].dtype == DType::BF16; }
 
   /// The kernel whose operands the copy engine fetches.
   Kernel print_streamed(const LaunchConfig& config, bool along) {
@@ -103,7 +113,7 @@ class ProductKernel : public PlainKernel {
   std::vector<std::size_t> read_in_eights(Expr columns) const {
     std::vector<std::size_t> out;
     const bool whole = graph_.env().statically_known_multiple_of(columns, 8);
-    for (std::size_t t = 2; whole && t + 1 < tensors_.size(); ++t) {
+    for (std::size_t t = 2; whole && t < first_pre_; ++t) {
       const ir::BufferView& v = tensors_[t];
       if (size_of(v.dtype) == 2 && !rows_.strides[t].is_constant(0) && !v.sizes.back().is_constant(1) &&
           v.strides.back().is_constant(1) && begins_on(t, 8))
@@ -191,12 +201,12 @@ class ProductKernel : public PlainKernel {
     return x;
   }
 
-  /// Whether descriptors can say where the matrices of both operands lie.
+  /// Whether descriptors can say where the matrices of both operands lie, as they are multiplied.
   bool has_maps() const {
     const auto one = [&](std::size_t t) {
       return std::ranges::count_if(batch_, [&](const Dim& d) { return !d.strides[t].is_constant(0); }) <= 1;
     };
-    return one(0) && one(1) && !rows_.strides[0].is_constant(0);
+    return pre_.empty() && one(0) && one(1) && !rows_.strides[0].is_constant(0);
   }
 
   LaunchConfig config_of(Expr columns, Expr depth, bool along) const {
@@ -214,7 +224,7 @@ class ProductKernel : public PlainKernel {
 
   /// The batch's dimensions and the rows, merged as far as all tensors allow.
   void read_dimensions() {
-    const std::size_t rank = tensors_[0].sizes.size();
+    const std::size_t rank = tensors_.back().sizes.size();
     for (std::size_t d = 0; d + 1 < rank; ++d) {
       Dim dim{tensors_.back().sizes[d], {}};
       for (std::size_t t = 0; t < tensors_.size(); ++t) dim.strides.push_back(stride(t, d, d + 2 == rank));
@@ -257,6 +267,44 @@ class ProductKernel : public PlainKernel {
       if (d > 0) out += fmt::format("  batch /= {};\n", size);
     }
     return out;
+  }
+
+  /// `make(row, k, to)`: eight neighbouring elements of a as `pre` says, stored side by side.
+  std::string making_of_a() {
+    std::vector<std::size_t> places{0};
+    for (std::size_t t = first_pre_; t + 1 < tensors_.size(); ++t) places.push_back(t);
+    std::string out = "  const auto make = [&](i64 row, i64 k, u16* to) {\n";
+    std::vector<std::string> operands;
+    std::vector<DType> types;
+    for (std::size_t t : places) {
+      operands.push_back(element_along(t, out));
+      types.push_back(tensors_[t].dtype);
+    }
+    const PointValue made =
+        point_value(dialect_, ir::read_point_function(graph_.pool(), pre_, types), operands, "      ");
+    return out + fmt::format(
+                     "    f32 v[8];\n#pragma unroll\n    for (int i = 0; i < 8; ++i) {{\n{}      v[i] = {};\n    }}\n"
+                     "    c_write<8>(to, c_packed_{}(v));\n  }};\n",
+                     made.lines, made.value, is_bf16() ? "bf16" : "f16");
+  }
+
+  /// Element i of eight neighbours along a row of a, of an operand; what is read once for all goes into `lines`.
+  std::string element_along(std::size_t t, std::string& lines) {
+    const ir::BufferView& v = tensors_[t];
+    const Expr row = rows_.strides[t], step = v.sizes.back().is_constant(1) ? Expr(0) : v.strides.back();
+    std::string at = fmt::format("p{} + at{}", t, t);
+    if (!row.is_constant(0)) at += fmt::format(" + row * {}", scalar(row));
+    const std::string get = fmt::format("c_get_{}", short_name(v.dtype));
+    if (step.is_constant(0)) {
+      lines +=
+          fmt::format("    const {} x{} = {}(*({}));\n", cuda_register_type(ir::register_type(v.dtype)), t, get, at);
+      return fmt::format("x{}", t);
+    }
+    if (ir::lies_in_vectors(graph_.env(), v, v.sizes.size() - 1)) {
+      lines += fmt::format("    const auto x{} = c_read<8>({} + k);\n", t, at);
+      return fmt::format("{}(x{}.e[i])", get, t);
+    }
+    return fmt::format("{}(*({} + (k + i) * {}))", get, at, scalar(step));
   }
 
   /// What becomes of two neighbouring sums, p and q.
@@ -343,7 +391,9 @@ class ProductKernel : public PlainKernel {
   ir::Graph& graph_;
   const target::Target& target_;
   const std::vector<PostOp> post_;
-  std::vector<ir::BufferView> tensors_;  ///< a, b, operands of post-operations, y
+  const std::string pre_;                ///< what an element of a is; empty: it is read as it is
+  const std::size_t first_pre_;          ///< the place of the first operand that `pre` reads beside a
+  std::vector<ir::BufferView> tensors_;  ///< a, b, operands of post-operations, those of `pre`, y
   std::vector<Dim> batch_;
   Dim rows_;
 };

@@ -48,13 +48,13 @@ C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth,
   const c_group_tile tile = c_find_group<M>(offsets, rows, blockIdx.x, (columns + N - 1) / N, status);
   if (tile.first >= tile.end) return;
   const bool some = tile.group < offsets.count;
-  const c_operands o{x,
-                     {w.at + (some ? tile.group * each : 0), w.row},
-                     tile.first,
-                     tile.end,
-                     tile.across * N,
-                     columns,
-                     some ? depth : 0};
+  const c_operands<> o{x,
+                       {w.at + (some ? tile.group * each : 0), w.row},
+                       tile.first,
+                       tile.end,
+                       tile.across * N,
+                       columns,
+                       some ? depth : 0};
   c_product_tile<BF16, ALONG, M, N, STAGES>(
       shared, o, [&](i64 row, i64 column, f32 p, f32 q) { c_put_two<BF16>(y + row * y_row + column, p, q); });
 }

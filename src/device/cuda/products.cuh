@@ -1,15 +1,33 @@
 // Products of matrices in 16 bits on the matrix units, tile by tile.
 #pragma once
-#include "values.cuh"
+#include "memory.cuh"
 
 // @piece products
 // ---- A block of eight warps has M rows of one run by N columns. Both operands pass through shared memory in pieces
 // of 32 along the dimension that is summed over, several of them on their way while one is multiplied. Rows in shared
 // memory are eight elements longer than they need be, so that eight of them lie in different banks.
 struct c_matrix {
+  static constexpr bool made = false;
   const u16* at;
   i64 row;  // elements from one row of it to the next; in a row they are side by side
 };
+// A matrix that is nowhere in memory: make(row, column, to) stores eight neighbouring elements of a row of it.
+template <class Make> struct c_made {
+  static constexpr bool made = true;
+  const Make& make;
+};
+template <class Make> C_FN c_made<Make> c_made_by(const Make& make) { return {make}; }
+
+// Eight neighbouring elements of a row on their way to shared memory, or zeros if they are not there.
+C_FN void c_fetch_eight(u16* to, const c_matrix& m, i64 row, i64 column, bool there) {
+  c_copy_ahead(to, m.at + (there ? row * m.row + column : 0), there);
+}
+template <class Make> C_FN void c_fetch_eight(u16* to, const c_made<Make>& m, i64 row, i64 column, bool there) {
+  if (there)
+    m.make(row, column, to);
+  else
+    c_write<8>(to, c_pack<u16, 8>{});
+}
 // Where tile `n` of `down` by `across` lies. Those that run at one time are a block of eight rows of tiles: columns of
 // the second operand are read from memory once for these, and rows of the first one stay in the cache meanwhile.
 struct c_tile_place {
@@ -21,12 +39,13 @@ C_FN c_tile_place c_place_tile(i64 n, i64 down, i64 across) {
 }
 
 // R rows of 32 elements: of those rows and elements that are not there, zeros.
-template <int R> C_FN void c_fetch_along(u16* to, const c_matrix& m, i64 first, i64 rows, i64 from, i64 length) {
+template <int R, class Matrix>
+C_FN void c_fetch_along(u16* to, const Matrix& m, i64 first, i64 rows, i64 from, i64 length) {
 #pragma unroll
   for (int c = threadIdx.x; c < R * 4; c += 256) {
     const int r = c / 4, e = c % 4 * 8;
     const bool there = first + r < rows && from + e < length;
-    c_copy_ahead(to + r * 40 + e, m.at + (there ? (first + r) * m.row + from + e : 0), there);
+    c_fetch_eight(to + r * 40 + e, m, first + r, from + e, there);
   }
 }
 // 32 rows of 128 elements.
@@ -63,28 +82,28 @@ C_FN void c_multiply_piece(f32 (&acc)[M / 32][4][4], const u16* a, const u16* b,
 }
 
 // The sums of a tile, M rows by 128 columns, from `from` on, over `depth` elements.
-struct c_operands {
-  c_matrix x, w;
+template <class A = c_matrix> struct c_operands {
+  A x;
+  c_matrix w;
   i64 first, end, from, columns, depth;
 };
 
 #ifdef C_WARPGROUPS
 // R rows of 64 elements, as c_shared_matrix wants them: of those rows and elements that are not there, zeros.
-template <int R, int WIDE>
-C_FN void c_fetch_pieces(u16* to, const c_matrix& m, i64 first, i64 rows, i64 from, i64 end) {
+template <int R, int WIDE, class Matrix>
+C_FN void c_fetch_pieces(u16* to, const Matrix& m, i64 first, i64 rows, i64 from, i64 end) {
 #pragma unroll
   for (int k = 0; k < R * WIDE / 256; ++k) {
     const int c = k * 256 + (int)threadIdx.x, r = c / WIDE, e = c % WIDE;
     const bool there = first + r < rows && from + e * 8 < end;
-    c_copy_ahead(to + (e / 8 * R + r) * 64 + ((e ^ r) % 8) * 8, m.at + (there ? (first + r) * m.row + from + e * 8 : 0),
-                 there);
+    c_fetch_eight(to + (e / 8 * R + r) * 64 + ((e ^ r) % 8) * 8, m, first + r, from + e * 8, there);
   }
 }
 
 // A warpgroup has 64 of 128 rows and all N columns. Pieces of 64 along the sum are in shared memory: AHEAD of them on
 // their way, one that is multiplied, and one whose products may still run.
-template <bool BF16, bool ALONG, int N, int AHEAD>
-C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands& o) {
+template <bool BF16, bool ALONG, int N, int AHEAD, class A>
+C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands<A>& o) {
   constexpr int stages = AHEAD + 2, of_a = 128 * 64, stage = of_a + N * 64;
   shared += (1024 - (u32)__cvta_generic_to_shared(shared) % 1024) % 1024 / 2;
   const int pieces = (int)((o.depth + 63) / 64), group = threadIdx.x / 128;
@@ -107,7 +126,7 @@ C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands&
     c_shared_written();
     c_sync();
     // Where it goes, no warpgroup has products running any more: each waited for all but its last.
-    fetch(piece + AHEAD);
+    if (!A::made) fetch(piece + AHEAD);
     const u16* const at = shared + piece % stages * stage;
     u64 a = c_shared_matrix(at + group * (64 * 64), 1024, 0), b = c_shared_matrix(at + of_a, 1024, 64 * 128);
     c_warpgroup_begin();
@@ -117,6 +136,8 @@ C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands&
       a += 32 >> 4, b += (ALONG ? 32 : 16 * 128) >> 4;
     }
     c_warpgroup_begun();
+    // What threads compute, they compute while the units multiply.
+    if (A::made) fetch(piece + AHEAD);
     c_warpgroup_wait<1>();
   }
   c_warpgroup_wait<0>();
@@ -126,8 +147,8 @@ C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands&
 #endif
 
 // A warp has M / 2 rows by 32 columns.
-template <bool BF16, bool ALONG, int M, int STAGES>
-C_FN void c_sums_by_warps(f32 (&acc)[M / 32][4][4], u16* shared, const c_operands& o) {
+template <bool BF16, bool ALONG, int M, int STAGES, class A>
+C_FN void c_sums_by_warps(f32 (&acc)[M / 32][4][4], u16* shared, const c_operands<A>& o) {
   constexpr int of_a = M * 40, of_b = ALONG ? 128 * 40 : 32 * 136, stage = of_a + of_b;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, down = warp / 4 * (M / 2), right = warp % 4 * 32;
   const int pieces = (int)((o.depth + 31) / 32);
@@ -156,10 +177,10 @@ C_FN void c_sums_by_warps(f32 (&acc)[M / 32][4][4], u16* shared, const c_operand
 
 // A tile of rows [o.first, o.end) and columns from o.from on. each(row, column, p, q) is given two neighbouring sums,
 // of this column and the next, by the thread that has them; what lies outside of the result it is not given.
-template <bool BF16, bool ALONG, int M, int N, int STAGES, class Each>
-C_FN void c_product_tile(u16* shared, const c_operands& o, const Each& each) {
+template <bool BF16, bool ALONG, int M, int N, int STAGES, class A, class Each>
+C_FN void c_product_tile(u16* shared, const c_operands<A>& o, const Each& each) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const auto give = [&](const c_operands& at, i64 row, i64 column, f32 p, f32 q) {
+  const auto give = [&](const c_operands<A>& at, i64 row, i64 column, f32 p, f32 q) {
     if (row < at.end && column < at.columns) each(row, column, p, q);
   };
 #ifdef C_WARPGROUPS
@@ -176,7 +197,7 @@ C_FN void c_product_tile(u16* shared, const c_operands& o, const Each& each) {
   }
 #endif
   for (int part = 0; part < N; part += 128) {
-    c_operands here = o;
+    c_operands<A> here = o;
     here.from += part;
     if (here.from >= o.columns) break;
     if (part > 0) c_sync();
@@ -207,9 +228,10 @@ template <bool BF16> C_FN c_two c_get_two(const u16* from) {
 }
 
 // Tile `n` of rows times columns.
-template <bool BF16, bool ALONG, int M, int N, int STAGES, class Each>
-C_FN void c_blocked_product(u16* shared, i64 n, const c_matrix& x, const c_matrix& w, i64 rows, i64 columns, i64 depth,
+template <bool BF16, bool ALONG, int M, int N, int STAGES, class A, class Each>
+C_FN void c_blocked_product(u16* shared, i64 n, const A& x, const c_matrix& w, i64 rows, i64 columns, i64 depth,
                             const Each& each) {
   const c_tile_place at = c_place_tile(n, (rows + M - 1) / M, (columns + N - 1) / N);
-  c_product_tile<BF16, ALONG, M, N, STAGES>(shared, {x, w, at.down * M, rows, at.across * N, columns, depth}, each);
+  const c_operands<A> o{x, w, at.down * M, rows, at.across * N, columns, depth};
+  c_product_tile<BF16, ALONG, M, N, STAGES>(shared, o, each);
 }

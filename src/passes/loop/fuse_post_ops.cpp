@@ -405,8 +405,11 @@ class PostOpFusion {
     for (auto& view : operands)
       if (!is_whole(view)) graph_.buffer(view.buffer).layout.fixed = true;
 
+    // Behind those of earlier post-operations: a kernel's call may have operands of what is in front of it at the end.
+    const std::size_t behind =
+        EpilogueCall(call).first_post_operand() + library_ops::operands_of(EpilogueCall(call).post());
+    call.inputs.insert(call.inputs.begin() + static_cast<std::ptrdiff_t>(behind), operands.begin(), operands.end());
     EpilogueCall(call).set_post(post);
-    call.inputs.insert(call.inputs.end(), operands.begin(), operands.end());
     call.outputs = {window};
     Operation& target = list_[i];
     target.origins.insert(list_[call_at].origins.begin(), list_[call_at].origins.end());

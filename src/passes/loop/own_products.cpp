@@ -5,6 +5,7 @@
 #include "ir/vectors.h"
 #include "library_ops/products.h"
 #include "library_ops/table.h"
+#include "passes/loop/product_parts.h"
 
 namespace coil {
 namespace {
@@ -75,16 +76,23 @@ std::optional<ir::Extern> as_own_product(const ir::Graph& graph, const ir::Opera
   return own;
 }
 
-void take_own_products(ir::Graph& graph, const std::function<bool(const ir::Operation&)>& wanted) {
+void take_own_products(ir::Graph& graph, const PartsOfProduct& parts) {
   bool changed = false;
-  std::vector<ir::Operation> operations(graph.operations().begin(), graph.operations().end());
-  for (ir::Operation& op : operations) {
+  std::vector<ir::Operation> operations;
+  for (const ir::Operation& op : graph.operations()) {
     std::optional<ir::Extern> own = as_own_product(graph, op);
-    if (!own || !wanted(op)) continue;
+    const std::int64_t count = own ? parts(op, *own) : 0;
+    operations.push_back(op);
+    if (count == 0) continue;
     for (const ir::BufferView& view : own->inputs) graph.buffer(view.buffer).layout.fixed = true;
     for (const ir::BufferView& view : own->outputs) graph.buffer(view.buffer).layout.fixed = true;
-    op.node = *std::move(own);
     changed = true;
+    if (count == 1) {
+      operations.back().node = *std::move(own);
+      continue;
+    }
+    operations.pop_back();
+    std::ranges::move(product_in_parts(graph, op, *own, count), std::back_inserter(operations));
   }
   if (changed) graph.replace_operations(std::move(operations));
 }

@@ -4,12 +4,14 @@
 #include "passes/loop/batch_invariance.h"
 #include "passes/loop/device_copies.h"
 #include "passes/loop/fuse_post_ops.h"
+#include "passes/loop/fuse_pre_ops.h"
 #include "passes/loop/fuse_sums.h"
 #include "passes/loop/layout_choice.h"
 #include "passes/loop/nan_guards.h"
 #include "passes/loop/own_products.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/part_writes.h"
+#include "passes/loop/product_parts.h"
 #include "passes/loop/recurrent_pairs.h"
 #include "passes/loop/stride_choice.h"
 #include "passes/loop/tf32.h"
@@ -49,13 +51,22 @@ inline constexpr LoopPass kChooseWinograd{
     takes_winograd};
 inline constexpr LoopPass kTakeOwnProducts{
     "take-own-products", "Products in 16 bits are computed by kernels of Coil's own, as cuda.products asks.",
-    [](ir::Graph& graph, const LoopContext&) { take_own_products(graph, [](const ir::Operation&) { return true; }); },
+    [](ir::Graph& graph, const LoopContext&) {
+      take_own_products(graph,
+                        [&](const ir::Operation&, const ir::Extern& own) { return product_parts(graph, own).front(); });
+    },
     [](const target::Target& target, const Settings& settings) {
       return target.has(target::Feature::BlockedProducts) && settings.cuda_products == "own";
     }};
 inline constexpr LoopPass kFusePostOps{
     "fuse-post-ops", "Activations, additions and scales behind a product or convolution go into the library call.",
     on_loops<ir::fuse_post_ops>};
+inline constexpr LoopPass kFusePreOps{
+    "fuse-pre-ops", "What makes an operand of Coil's own products is computed by their kernels while they fetch it.",
+    [](ir::Graph& graph, const LoopContext&) { fuse_pre_ops(graph, [](ir::BufferId) { return true; }); },
+    [](const target::Target& target, const Settings& settings) {
+      return target.has(target::Feature::BlockedProducts) && settings.cuda_products == "own";
+    }};
 inline constexpr LoopPass kEliminateDeadOperations{"eliminate-dead-operations", "Operations that nothing reads go.",
                                                    on_loops<ir::eliminate_dead_operations>};
 inline constexpr LoopPass kChooseStrides{
