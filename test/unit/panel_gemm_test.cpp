@@ -127,6 +127,39 @@ TEST_F(PanelKernels, PostOperationsAgreeWithTheirDefinitionsAndKeepNan) {
   }
 }
 
+/// Results of one row under `op`.
+std::vector<float> finished(const panels::Kernels& kernels, PostOp::Kind op, std::vector<float> sum, int columns) {
+  sum.resize(static_cast<std::size_t>(kernels.width));
+  const panels::Post post{.kind = op};
+  std::vector<float> y(static_cast<std::size_t>(columns));
+  kernels.finish({.sum = sum.data(), .rows = 1, .columns = columns, .post = &post, .posts = 1, .y = y.data()});
+  return y;
+}
+
+TEST_F(PanelKernels, GeluIsExactToRoundingAndHasEagersValuesAtTheEnds) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const PostOp::Kind kind : {PostOp::Kind::GeluErf, PostOp::Kind::GeluTanh}) {
+    SCOPED_TRACE(kind == PostOp::Kind::GeluErf ? "erf" : "tanh");
+    const std::vector<float> ends = {infinity, -infinity, 1e30f, -1e30f, 1e10f, -1e10f, 30, -30, 0.f, -0.f, 1e-40f};
+    for (const int columns : {static_cast<int>(ends.size()), kernels->width}) {
+      const std::vector<float> y = finished(*kernels, kind, ends, columns);
+      EXPECT_EQ(y[0], infinity);
+      EXPECT_TRUE(std::isnan(y[1]));
+      for (std::size_t i = 2; i < 8; ++i) EXPECT_EQ(y[i], std::max(ends[i], 0.f)) << ends[i];
+      EXPECT_EQ(std::signbit(y[8]), false);
+      EXPECT_EQ(std::signbit(y[9]), true);
+      EXPECT_NEAR(y[10], 5e-41f, 2e-45f);
+    }
+    for (int first = -9000; first <= 9000; first += kernels->width) {
+      std::vector<float> x;
+      for (int i = 0; i < kernels->width; ++i) x.push_back(static_cast<float>(first + i) * 1.0009765625e-3f);
+      const std::vector<float> y = finished(*kernels, kind, x, kernels->width);
+      for (std::size_t i = 0; i < x.size(); ++i)
+        EXPECT_NEAR(y[i], apply_post_op({.kind = kind}, static_cast<double>(x[i])), 1.5e-7 * std::abs(x[i])) << x[i];
+    }
+  }
+}
+
 struct Case {
   std::int64_t m, n, k;
 };

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::string_view kForm = "panels:";  // panels:WIDTH:DTYPE
 constexpr std::int64_t kVector = 16;
+constexpr std::int64_t kLine = 64;  // bytes that the caches take together
 
 /// How a weight of [K, N] lies: panel after panel of `width` columns, each [K, width]; the last one filled up with
 /// zeros.
@@ -224,7 +225,6 @@ class PanelGemm : public PreparedCall {
       kernels_.widen(wide, b, *element_of(form_.dtype), (to - from) * form_.width);
       b = wide;
     }
-    constexpr std::int64_t kLine = 64;
     const int vectors = static_cast<int>((columns(panel) + kernels_.lanes - 1) / kernels_.lanes);
     const std::int64_t strips = (last - first + kernels_.rows[vectors] - 1) / kernels_.rows[vectors];
     const std::int64_t lines =
@@ -250,10 +250,27 @@ class PanelGemm : public PreparedCall {
         s.lines = static_cast<int>(rate);
         fetched += rate * turns;
       }
+      if (to == k_) fetch_results(panel, row, end);
       kernels_.multiply(s);
       if (to == k_) finish(panel, row, end, sum);
       row = end;
     }
+  }
+
+  /// Asks for what `finish` will read and write, which comes while the rows are multiplied.
+  void fetch_results(std::int64_t panel, std::int64_t row, std::int64_t end) const {
+    const std::int64_t column = panel * form_.width;
+    const auto fetch = [&](void* start, Element element, std::int64_t step) {
+      const std::int64_t bytes = element == Element::F32 ? 4 : 2, row_bytes = columns(panel) * bytes;
+      for (std::int64_t r = row; r < end; ++r) {
+        const char* at = static_cast<const char*>(start) + (r * step + column) * bytes;
+        for (std::int64_t byte = 0; byte < row_bytes; byte += kLine) __builtin_prefetch(at + byte, 1);
+      }
+    };
+    fetch(pointers_[y_], y_element_, y_step_);
+    for (std::size_t i = 0; i < post_.size(); ++i)
+      if (post_operands_[i] && *post_operands_[i] != y_ && !post_[i].one_column && post_[i].operand_step != 0)
+        fetch(pointers_[*post_operands_[i]], post_[i].element, post_[i].operand_step);
   }
 
   const float* a_rows(std::int64_t row) const {

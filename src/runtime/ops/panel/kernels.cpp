@@ -152,23 +152,38 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
                count < kLanes ? static_cast<int>(count) : kLanes);
 }
 
-/// 1 + erf(x), within 5e-8: erfc(|x|) = 2^(|x| P(|x|)) by a polynomial that fits it to that over [0, 4], from where on
-/// erf is 1 in f32. (Near zero erf itself is not as exact as it could be, which does not show behind 1.)
-[[gnu::always_inline]] inline Vector one_plus_erf(Vector x) {
-  const Vector y = (Vector)((Words)x & 0x7fffffff), most = Vector{} + 4.0f, near = y > most ? most : y;
-  Vector p = Vector{} + 1.16048423e-05f;
-  constexpr float kPowers[] = {-0.000152964654f, 0.000848235446f, -0.00227478775f, 8.48076161e-05f,
-                               0.0277244747f,    -0.148307905f,   -0.918442905f,   -1.62790728f};
-  COIL_UNROLL
-  for (const float power : kPowers) p = p * near + power;
-  const Vector l = p * near, whole = (Vector)_mm512_roundscale_ps((__m512)l, 0), r = l - whole;
+/// 2^x, within 1.2e-7 of it.
+[[gnu::always_inline]] inline Vector power_of_two(Vector x) {
+  const Vector whole = (Vector)_mm512_roundscale_ps((__m512)x, 0), r = x - whole;
   Vector q = r * 0.0013434287f + 0.009673548f;
   q = (((q * r + 0.055502422f) * r + 0.24022208f) * r + 0.69314724f) * r + 1.0f;
-  const Vector erf = 1.0f - (Vector)_mm512_scalef_ps((__m512)q, (__m512)whole);
-  return 1.0f + (Vector)(((Words)x & 0x80000000) | (Words)erf);
+  return (Vector)_mm512_scalef_ps((__m512)q, (__m512)whole);
 }
 
-[[gnu::always_inline]] inline Vector gelu_erf(Vector x) { return 0.5f * x * one_plus_erf(x * 0.70710678f); }
+/// x (1 + erf(x / sqrt 2)) / 2, within 1.2e-7 |x|, as max(x, 0) - |x| e with e = erfc(|x| / sqrt 2) / 2. e is
+/// 2^(|x| P(|x|) - 1) by a polynomial that fits it to that over [0, sqrt 32], from where on erf is 1 in f32. NaN stays
+/// NaN, and negative infinity gives it, as in eager.
+[[gnu::always_inline]] inline Vector gelu_erf(Vector x) {
+  const Vector size = (Vector)((Words)x & 0x7fffffff);
+  Vector p = Vector{} + 5.12866418e-07f;
+  constexpr float kPowers[] = {-9.56029087e-06f, 7.49741295e-05f, -0.000284348469f,
+                               1.49920101e-05f,  0.00693111867f,  -0.0524347627f,
+                               -0.459221452f,    -1.15110428f,    -1.0f};
+  COIL_UNROLL
+  for (const float power : kPowers) p = p * size + power;
+  const __m512 e = (__m512)power_of_two(p), v = (__m512)x, zero = _mm512_setzero_ps();
+  const __m512 above = _mm512_mask_mul_ps(v, _mm512_cmp_ps_mask(v, zero, _CMP_LT_OQ), v, zero);
+  const __mmask16 near = _mm512_cmp_ps_mask((__m512)size, _mm512_set1_ps(5.65685425f), _CMP_NGT_UQ);
+  return (Vector)_mm512_mask3_fnmadd_ps((__m512)size, e, above, near);
+}
+
+/// x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + exp(-2 u)). Beyond 2^150 and below 2^-150
+/// the power is infinity and 0, which bounds on its logarithm leave so.
+[[gnu::always_inline]] inline Vector gelu_tanh(Vector x) {
+  const Vector bound = Vector{} + 150.0f, log = x * (x * x * -0.10294324f + -2.3022082f);
+  const Vector below = log > bound ? bound : log, bounded = below < -bound ? -bound : below;
+  return x / (1.0f + power_of_two(bounded));
+}
 
 /// As eager computes it; where x is NaN, so is the result.
 [[gnu::noinline]] Vector after(Vector x, const Post& p) {
@@ -176,8 +191,7 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
   switch (p.kind) {
     case PostOpKind::Relu: return x <= 0.f ? zero : x;
     case PostOpKind::GeluErf: return gelu_erf(x);
-    case PostOpKind::GeluTanh:
-      return 0.5f * x * (one + COIL_VECTOR_MATH(tanhf)(0.79788456f * (x + 0.044715f * x * x * x)));
+    case PostOpKind::GeluTanh: return gelu_tanh(x);
     case PostOpKind::Silu: return x / (one + COIL_VECTOR_MATH(expf)(-x));
     case PostOpKind::Sigmoid: return one / (one + COIL_VECTOR_MATH(expf)(-x));
     case PostOpKind::Tanh: return COIL_VECTOR_MATH(tanhf)(x);
@@ -203,16 +217,23 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
   return x;
 }
 
-Vector operand_of(const Post& p, std::int64_t row, std::int64_t column, int count) {
-  const char* at = static_cast<const char*>(p.operand) + row * p.operand_step * bytes_of(p.element);
-  if (!p.one_column) return load_part(at + column * bytes_of(p.element), p.element, count);
-  const Vector first = load_part(at, p.element, 1);
-  return Vector{} + first[0];
+/// `kWhole`: a vector of f32, all of whose elements are there.
+template <bool kWhole>
+[[gnu::always_inline]] inline Vector load_columns(const void* from, Element element, int count) {
+  return kWhole ? load<Vector>(from) : load_part(from, element, count);
+}
+
+template <bool kWhole>
+[[gnu::always_inline]] inline Vector operand_of(const Post& p, std::int64_t row, std::int64_t column, int count) {
+  const std::int64_t bytes = kWhole ? 4 : bytes_of(p.element);
+  const char* at = static_cast<const char*>(p.operand) + row * p.operand_step * bytes;
+  if (!p.one_column) return load_columns<kWhole>(at + column * bytes, p.element, count);
+  return Vector{} + (kWhole ? load<float>(at) : load_part(at, p.element, 1)[0]);
 }
 
 /// Vectors of a row, `columns` of them to be stored. All go through one post-operation together, so that their
 /// instructions overlap.
-template <int kCount>
+template <int kCount, bool kWhole>
 void finish_row(const Rows& f, int r) {
   const std::int64_t row = f.row + r;
   Vector x[kCount];
@@ -224,32 +245,48 @@ void finish_row(const Rows& f, int r) {
            __attribute__((always_inline)) { one = load<Vector>(f.sum + r * kWidth + (column - f.column)); });
   if (f.bias)
     each([&](Vector& one, std::int64_t column, int count)
-             __attribute__((always_inline)) { one += load_part(f.bias + column, Element::F32, count); });
+             __attribute__((always_inline)) { one += load_columns<kWhole>(f.bias + column, Element::F32, count); });
   for (const Post* p = f.post; p != f.post + f.posts; ++p) {
     if (p->kind == PostOpKind::Mul)
       each([&](Vector& one, std::int64_t column, int count)
-               __attribute__((always_inline)) { one *= operand_of(*p, row, column, count); });
+               __attribute__((always_inline)) { one *= operand_of<kWhole>(*p, row, column, count); });
     else if (p->operand)
       each([&](Vector& one, std::int64_t column, int count)
-               __attribute__((always_inline)) { one += operand_of(*p, row, column, count); });
+               __attribute__((always_inline)) { one += operand_of<kWhole>(*p, row, column, count); });
     else if (p->kind == PostOpKind::GeluErf)
       each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = gelu_erf(one); });
+    else if (p->kind == PostOpKind::GeluTanh)
+      each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = gelu_tanh(one); });
     else
       each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = after(one, *p); });
   }
   each([&](Vector& one, std::int64_t column, int count) __attribute__((always_inline)) {
-    store_part(static_cast<char*>(f.y) + (row * f.y_step + column) * bytes_of(f.element), one, f.element, count);
+    char* to = static_cast<char*>(f.y) + (row * f.y_step + column) * (kWhole ? 4 : bytes_of(f.element));
+    if constexpr (kWhole)
+      std::memcpy(to, &one, sizeof one);
+    else
+      store_part(to, one, f.element, count);
   });
 }
 
-void finish(const Rows& f) {
+/// Whether y and the operands are f32, and y has every column of the vectors.
+bool is_whole(const Rows& f) {
+  bool whole = f.columns % kLanes == 0 && f.element == Element::F32;
+  for (int i = 0; i < f.posts; ++i) whole = whole && f.post[i].element == Element::F32;
+  return whole;
+}
+
+template <bool kWhole>
+void finish_rows(const Rows& f) {
   for (int r = 0; r < f.rows; ++r) switch ((f.columns + kLanes - 1) / kLanes) {
-      case 1: finish_row<1>(f, r); break;
-      case 2: finish_row<2>(f, r); break;
-      case 3: finish_row<3>(f, r); break;
-      default: finish_row<4>(f, r);
+      case 1: finish_row<1, kWhole>(f, r); break;
+      case 2: finish_row<2, kWhole>(f, r); break;
+      case 3: finish_row<3, kWhole>(f, r); break;
+      default: finish_row<4, kWhole>(f, r);
     }
 }
+
+void finish(const Rows& f) { is_whole(f) ? finish_rows<true>(f) : finish_rows<false>(f); }
 
 }  // namespace
 
