@@ -1,19 +1,21 @@
 """What `memory.budget` does to the peak of a training step on the CPU: for each tenth from 1 to 0 the planned peak of
 activations and temporaries of its two graphs, and what the forward one keeps for the backward one.
 
-usage: memory_budget.py [bert,gpt2,resnet,vit] [--budgets 1,0.5,0] [--json FILE]
+usage: memory_budget.py [bert,gpt2,resnet,vit,unet] [--budgets 1,0.5,0] [--json FILE]
 The models are small configurations. The peak is the larger of the forward graph's temporaries and outputs, and the
 backward graph's with what was kept, as the plans have them (each graph's report); parameters do not count. The exit
 status is 1 where a smaller budget has the higher peak.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
 
 import torch
 import transformers
+from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/python"))
 from coil import dynamo  # noqa: E402
@@ -52,7 +54,47 @@ def model_of(name):
             )
             given = dict(pixel_values=torch.randn(4, 3, 64, 64), labels=torch.randint(0, 10, (4,)))
             return transformers.ViTForImageClassification(config), given
+        case "unet":
+            return Scored(UNet()), dict(pictures=torch.randn(4, 3, 64, 64))
     raise SystemExit(f"there is no model {name}")
+
+
+class Block(nn.Sequential):
+    def __init__(self, a, b):
+        super().__init__(nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(4, b), nn.SiLU(), nn.Conv2d(b, b, 3, padding=1))
+
+
+class UNet(nn.Module):
+    def __init__(self, widths=(16, 32, 64)):
+        super().__init__()
+        self.down = nn.ModuleList(Block(a, b) for a, b in zip((3, *widths), widths))
+        self.up = nn.ModuleList(Block(a + b, a) for a, b in zip(widths[-2::-1], widths[:0:-1]))
+        self.out = nn.Conv2d(widths[0], 3, 1)
+
+    def forward(self, x):
+        skipped = []
+        for k, block in enumerate(self.down):
+            x = block(x if k == 0 else nn.functional.max_pool2d(x, 2))
+            skipped.append(x)
+        for block, skip in zip(self.up, skipped[-2::-1]):
+            x = block(torch.cat([nn.functional.interpolate(x, scale_factor=2.0), skip], 1))
+        return self.out(x)
+
+
+@dataclasses.dataclass
+class Scores:
+    loss: torch.Tensor
+
+
+class Scored(nn.Module):
+    """As models of transformers give it; the loss is how far the model is from giving the pictures back."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, pictures):
+        return Scores((self.model(pictures) - pictures).square().mean())
 
 
 def _bytes(values):
@@ -97,7 +139,7 @@ def measured(name, budget):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="?", default="bert,gpt2,resnet,vit")
+    parser.add_argument("models", nargs="?", default="bert,gpt2,resnet,vit,unet")
     parser.add_argument("--budgets", default="1,0.9,0.8,0.7,0.6,0.5,0.4,0.3,0.2,0.1,0")
     parser.add_argument("--json")
     a = parser.parse_args()

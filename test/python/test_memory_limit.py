@@ -1,8 +1,11 @@
 """Limits on memory, arenas that cannot be had, sizes that overflow: refused before a run; the next call is right."""
 
+import copy
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -76,6 +79,90 @@ def test_calls_over_the_limit_are_refused_and_the_next_is_right():
             made(torch.randn(4096, 64))
         x = torch.randn(64, 64)
         same(made(x), module(x))
+
+
+def refused(model, x, **options):
+    """The text of the error of a compile for inference or, where `x` asks for gradients, for training."""
+    torch._dynamo.reset()
+    made = torch.compile(model, backend="coil", options={"cache": "none"} | options)
+    with pytest.raises(coil.Error, match=r"memory\.limit allows") as raised:
+        made(x).sum().backward()
+    return str(raised.value)
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(64, 64) for _ in range(8))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + torch.softmax(torch.sin(layer(x)), -1)
+        return x
+
+
+def test_a_training_program_over_the_limit_is_told_which_budget_fits():
+    torch.manual_seed(0)
+    model, x = Deep(), torch.randn(1024, 64)
+    told = refused(model, x, **{"memory.limit": "3MiB"})
+    found = re.search(r"memory\.budget=([\d.]+) would fit: a planned peak of ([\d.]+) MiB of 3\.0 MiB", told)
+    assert found and float(found[2]) <= 3, told
+    assert re.search(r"buf\d+, .*MiB: .*test_memory_limit\.py:\d+", told)
+    torch._dynamo.reset()
+    options = {"cache": "none", "memory.limit": "3MiB", "memory.budget": found[1]}
+    made, eager = torch.compile(model, backend="coil", options=options), copy.deepcopy(model)
+    made(x).sum().backward()
+    eager(x).sum().backward()
+    for got, want in zip(model.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_where_no_budget_fits_that_is_said():
+    told = refused(Deep(), torch.randn(1024, 64), **{"memory.limit": "64KiB"})
+    assert re.search(r"no memory\.budget would fit: the lowest planned peak is [\d.]+ MiB, with memory\.budget=", told)
+    assert "what else lowers memory: memory.offload=1 on a GPU, a smaller batch" in told
+
+
+def test_inference_over_the_limit_is_told_what_lowers_memory():
+    model, x = Deep().eval().requires_grad_(False), torch.randn(1024, 64)
+    torch._dynamo.reset()
+    options = {"cache": "none", "memory.limit": "64KiB", "memory.order": False}
+    with pytest.raises(coil.Error) as raised, torch.no_grad():
+        torch.compile(model, backend="coil", options=options)(x)
+    assert str(raised.value).endswith("; what lowers memory: memory.order=true, a smaller batch")
+
+
+OUT = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import coil
+from test_memory_limit import Deep
+
+model, x = Deep(), torch.randn(1 << 15, 64)
+made = torch.compile(model, backend="coil", options={"cache": "none"})
+made(x)
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+more = torch.randn(1 << 18, 64)
+resource.setrlimit(resource.RLIMIT_AS, (taken + (150 << 20), resource.RLIM_INFINITY))
+try:
+    made(more).sum().backward()
+except coil.Error as error:
+    print(error)
+"""
+
+
+def test_a_training_program_that_finds_no_memory_is_told_which_budget_fits(tmp_path):
+    script = tmp_path / "out.py"
+    script.write_text(OUT)
+    told = subprocess.run(
+        [sys.executable, script, ROOT / "build/python"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "test/python")},
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert re.search(r"(out of memory|allocate memory).*needs [\d.]+ [MG]iB \(.*buf\d+, [\d.]+ MiB: ", told), told
+    assert re.search(r"memory\.budget(=[\d.]+ would fit: a planned peak of| would fit: the lowest)", told), told
 
 
 class Grown(nn.Module):
