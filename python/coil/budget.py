@@ -149,7 +149,7 @@ def _told(takes, free, now):
     if free is None:
         lower = [f"{budget:g}: {in_units(bytes)}" for bytes, budget in takes if bytes < now]
         return f"; planned peaks by memory.budget: {', '.join(lower)}" if lower else ""
-    where = f"of {in_units(free)} that there are"
+    where = f"of {in_units(free)} that there are, libraries' scratch memory not counted"
     for bytes, budget in takes:
         if bytes <= free:
             return f"; memory.budget={budget:g} would fit: a planned peak of {in_units(bytes)} {where}"

@@ -75,7 +75,7 @@ MemoryPool::Block* MemoryPool::make_block(std::size_t capacity, std::size_t byte
     std::size_t free = 0, total = 0;
     d.memory_info(&free, &total);
     fail_out_of_memory("out of memory on {}: {} were asked for, {} of {} are free; the program's planned peak is {}",
-         device_->describe(), in_units(bytes), in_units(free), in_units(total), in_units(planned_bytes));
+                       device_->describe(), in_units(bytes), in_units(free), in_units(total), in_units(planned_bytes));
   }
   d.check(result, "allocate memory");
   std::lock_guard lock(mutex_);
