@@ -1,14 +1,17 @@
 // How close arenas come to the least, and how long that takes, on files of buffers: lines `first,end,bytes` or
 // `name,first,end,bytes`, the step `end` not included, a heading allowed. That is the form of published instances.
-//   ninja -C build arena_bench && build/bin/arena_bench FILE.csv ...
+// Without files, on generated ones.
+//   ninja -C build arena_bench && build/bin/arena_bench [FILE.csv ...]
 #include <fmt/format.h>
 
 #include <charconv>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
 
+#include "arena_instances.h"
 #include "runtime/plan/arena_planner.h"
 #include "support/error.h"
 
@@ -42,25 +45,42 @@ std::vector<Interval> read(const char* path) {
   return intervals;
 }
 
+void row(const std::string& name, const std::vector<Interval>& intervals) {
+  const auto call = coil::runtime::plan_arena(intervals, coil::runtime::ArenaEffort::Call);
+  const std::clock_t start = std::clock();
+  const auto plan = coil::runtime::plan_arena(intervals);
+  const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  auto gap = [&](std::uint64_t peak) {
+    return 100 * (static_cast<double>(peak) / static_cast<double>(plan.least) - 1);
+  };
+  fmt::print("| {} | {} | {} | {:.2f} % | {:.2f} % | {:.1f} |\n", name, intervals.size(), plan.least, gap(call.peak),
+             gap(plan.peak), ms);
+}
+
+void generated() {
+  using namespace coil::instances;
+  for (unsigned seed : {1u, 2u}) {
+    std::mt19937 random(seed);
+    for (std::uint32_t count : {450u, 2000u, 10'000u}) {
+      row("inference", inference(count, random));
+      row("training", training(count / 3, random));
+      row("tiles", tiles(count, random));
+      row("scattered, short", scattered(count, 20, random));
+      row("scattered, long", scattered(count, count / 20, random));
+      row("scattered, very long", scattered(count, count / 2, random));
+    }
+    for (std::uint32_t count : {100u, 170u, 300u, 450u}) row("cut up", cut_up(count, count, 4096, random));
+  }
+}
+
 }  // namespace
 
 int main(int count, char** paths) {
   fmt::print("| instance | buffers | least, bytes | one pass, above the least | with search | CPU ms |\n");
   fmt::print("| --- | --- | --- | --- | --- | --- |\n");
   try {
-    for (int k = 1; k < count; ++k) {
-      const std::vector<Interval> intervals = read(paths[k]);
-      const auto call = coil::runtime::plan_arena(intervals, coil::runtime::ArenaEffort::Call);
-      const std::clock_t start = std::clock();
-      const auto plan = coil::runtime::plan_arena(intervals);
-      const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-      auto gap = [&](std::uint64_t peak) {
-        return 100 * (static_cast<double>(peak) / static_cast<double>(plan.least) - 1);
-      };
-      fmt::print("| {} | {} | {} | {:.2f} % | {:.2f} % | {:.1f} |\n",
-                 std::string(paths[k]).substr(std::string(paths[k]).rfind('/') + 1), intervals.size(), plan.least,
-                 gap(call.peak), gap(plan.peak), ms);
-    }
+    if (count == 1) generated();
+    for (int k = 1; k < count; ++k) row(std::filesystem::path(paths[k]).filename().string(), read(paths[k]));
   } catch (const coil::Error& e) {
     fmt::print(stderr, "arena_bench: error: {}\n", e.what());
     return 1;

@@ -15,39 +15,16 @@ import time
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
 from torch.export import Dim
 
 from common import coil_bench, export, table
-from memory_budget import model_of
+from memory_budget import UNet, model_of
 from peaks import Logits
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/python"))
 import coil  # noqa: E402
 
 BATCH, LENGTH = Dim("batch", min=1, max=64), Dim("length", min=2, max=128)
-
-
-class Block(nn.Sequential):
-    def __init__(self, a, b):
-        super().__init__(nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(4, b), nn.SiLU(), nn.Conv2d(b, b, 3, padding=1))
-
-
-class UNet(nn.Module):
-    def __init__(self, widths=(16, 32, 64)):
-        super().__init__()
-        self.down = nn.ModuleList(Block(a, b) for a, b in zip((3, *widths), widths))
-        self.up = nn.ModuleList(Block(a + b, a) for a, b in zip(widths[-2::-1], widths[:0:-1]))
-        self.out = nn.Conv2d(widths[0], 3, 1)
-
-    def forward(self, x):
-        skipped = []
-        for k, block in enumerate(self.down):
-            x = block(x if k == 0 else nn.functional.max_pool2d(x, 2))
-            skipped.append(x)
-        for block, skip in zip(self.up, skipped[-2::-1]):
-            x = block(torch.cat([nn.functional.interpolate(x, scale_factor=2.0), skip], 1))
-        return self.out(x)
 
 
 def words(rows, length):

@@ -2,11 +2,16 @@
 torch's allocator had, the time of a step, page-locked memory of the host, and whether gradients are those without it.
 
 usage: offload.py [gpt2,bert] [--shares 0,0.25,0.5,0.75,1] [--batch 8] [--length 512] [--layers 12] [--steps 10]
+                  [--check]
 
 GPT-2 and BERT as large as published (12 layers of 768, fewer with --layers), random weights, dropout off, under
 autocast to bf16. Memory is counted above parameters, gradients and inputs, which are there before. Share 0 runs first,
 and again last: the difference of these two is the noise. `lower bound` is the time that the copies of both directions
 take by themselves at the speed measured for one of 256 MiB.
+
+With --check nothing is measured: each value that comes back is compared, bit for bit, with a copy that the computing
+stream made of it when it was sent, and gradients with those of share 0, both compiled with `deterministic`. The exit
+status is 1 where a value came back changed.
 """
 
 import argparse
@@ -60,6 +65,59 @@ class Counted(offload._Streams):
     def send(self, slot, value):
         Counted.bytes += value.numel() * value.element_size()
         return super().send(slot, value)
+
+
+class Checked(offload._Streams):
+    """Compares what comes back with what was sent, in the order of the stream that computes."""
+
+    sent, compared, wrong = {}, 0, None  # sent: by the address of the host's memory
+
+    @staticmethod
+    def bits(value):
+        return value.flatten().view(torch.uint8) if value.is_contiguous() else Checked.bits(value.contiguous())
+
+    def send(self, slot, value):
+        kept = value.clone()
+        host = super().send(slot, value)
+        Checked.sent[host.data_ptr()] = kept
+        return host
+
+    def fetch(self, slot, host):
+        value = super().fetch(slot, host)
+        self.__dict__.setdefault("pairs", {})[slot] = value, Checked.sent.pop(host.data_ptr())
+        return value
+
+    def end(self, slot):
+        super().end(slot)
+        if pair := self.__dict__.get("pairs", {}).pop(slot, None):
+            differs = (self.bits(pair[0]) != self.bits(pair[1])).any().int()
+            Checked.wrong = differs if Checked.wrong is None else Checked.wrong + differs
+            Checked.compared += 1
+
+
+def checked(name, args):
+    """Whether all values came back as they were sent, for each share."""
+    torch.manual_seed(0)
+    model, words = model_of(name, args.layers, args.length)
+    model = model.cuda().train()
+    ids = torch.randint(0, words, (args.batch, args.length), device="cuda")
+    want, right = None, True
+    for share in sorted({0.0, *args.shares}):
+        torch._dynamo.reset()
+        options = {"memory.offload": share, "deterministic": "true"}
+        compiled = torch.compile(model, backend="coil", options=options)
+        Checked.sent, Checked.compared, Checked.wrong = {}, 0, None
+        for _ in range(args.steps):
+            model.zero_grad(set_to_none=True)
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = compiled(input_ids=ids, labels=ids).loss
+            loss.backward()
+        got = [p.grad.clone() for p in model.parameters()]
+        want = got if want is None else want
+        wrong = 0 if Checked.wrong is None else Checked.wrong.item()
+        right = right and wrong == 0 and (share == 0 or Checked.compared > 0)
+        print(f"{name}, share {share:g}: {wrong} of {Checked.compared} values changed; gradients: {differs(got, want)}")
+    return right
 
 
 def measured(model, ids, share, steps):
@@ -134,9 +192,13 @@ def main():
     parser.add_argument("--shares", default="0,0.25,0.5,0.75,1", type=lambda text: [float(s) for s in text.split(",")])
     for key, value in (("batch", 8), ("length", 512), ("layers", 12), ("steps", 10)):
         parser.add_argument(f"--{key}", type=int, default=value)
+    parser.add_argument("--check", action="store_true", help="compare what comes back with what was sent")
     args = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("there is no GPU that torch knows")
+    if args.check:
+        offload._MOVERS["cuda"] = Checked
+        sys.exit(not all([checked(name, args) for name in args.models.split(",")]))
     offload._MOVERS["cuda"] = Counted
     speed = seconds_a_byte()
     print(

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/python"))
-from coil import dynamo, offload  # noqa: E402
+from coil import budget, dynamo, offload  # noqa: E402
 from coil.graph import translate  # noqa: E402
 from common import table  # noqa: E402
 from memory_budget import model_of  # noqa: E402
@@ -157,7 +157,7 @@ def eager_or_inductor(name, compiled, dropout):
 @contextlib.contextmanager
 def planning(log, device, settings):
     """Coil's graphs are planned for a device, and carried out by torch."""
-    compile = dynamo.compile_graph
+    compile, place = dynamo.compile_graph, budget._place
 
     def planned(gm, options, name="main", **layouts):
         names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
@@ -166,18 +166,18 @@ def planning(log, device, settings):
         log.append((name, traced.planned_peaks(options.settings | settings, device, going)))
         return dynamo._InTorch(gm)
 
-    dynamo.compile_graph = planned
+    dynamo.compile_graph, budget._place = planned, lambda traced, options: device
     try:
         yield
     finally:
-        dynamo.compile_graph = compile
+        dynamo.compile_graph, budget._place = compile, place
 
 
 def coil(name, device, settings, dropout, share):
     torch._dynamo.reset()
     torch.manual_seed(0)
     model, given = MODELS[name]()
-    log, options = [], {"cache": "none", "memory.offload": share}
+    log, options = [], {"cache": "none", "memory.offload": share} | settings
     with planning(log, device, settings):
         step_of(torch.compile(in_training(model, dropout), backend="coil", options=options), given)()
     kept = sum(p["outputs"] for kind, p in log if kind == "forward")

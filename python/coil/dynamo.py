@@ -11,11 +11,11 @@ import torch
 from . import (
     _native,
     artifacts,
+    budget,
     calls,
     collectives,
     exchanges,
     facts,
-    joint,
     masks,
     offload,
     recompiles,
@@ -389,14 +389,6 @@ def _bypasses():
     return torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_bypass"]
 
 
-def _partitioner(options):
-    """What divides a graph of both directions."""
-    chosen = {"budget": options.budget, "torchs_random": options.fallback_random}
-    if options.offload == 0:
-        return functools.partial(joint.partition, **chosen)
-    return functools.partial(offload.partitioned, share=options.offload, hands_over=options.hands_over, **chosen)
-
-
 class _Compilers:
     """What AOTAutograd has compile the graphs that it makes of one of Dynamo's."""
 
@@ -405,6 +397,7 @@ class _Compilers:
         self.made = None  # the graph of inference
         self.bypasses, self.alone = _bypasses(), None
         self.watch = recompiles.Watch() if options.recompiles else None
+        self.partitioner = budget.Partitioner(options)
 
     def _kept(self, compile):
         recorded = functools.partial(self._record, compile)
@@ -422,8 +415,14 @@ class _Compilers:
 
     def _watched(self, name, compile):
         def compile_watched(gm, inputs):
-            made = compile(gm, inputs)
+            advice = functools.partial(self.partitioner.advice, name)
+            try:
+                made = compile(gm, inputs)
+            except _native.OutOfMemory as error:
+                raise _native.OutOfMemory(f"{error}{advice(error.needed)}") from None
             graph = inner(made)
+            if isinstance(graph, _native.CompiledGraph):
+                graph.advise = advice
             if self.watch is not None and isinstance(graph, _native.CompiledGraph):
                 self.watch.graphs.append((name, graph))
             return made
@@ -473,7 +472,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         fw_compiler=compilers.forward(),
         bw_compiler=compilers.backward(),
         inference_compiler=compilers.inference(),
-        partition_fn=_partitioner(options),
+        partition_fn=compilers.partitioner,
         decompositions=_decompositions(differentiated, options.settings.get("deterministic") in ("true", "batch")),
         keep_inference_input_mutations=True,
         **aot,

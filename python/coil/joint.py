@@ -5,7 +5,6 @@ backward one.
 import contextlib
 import copy
 import dataclasses
-import math
 import unittest.mock
 import warnings
 
@@ -31,12 +30,8 @@ _SIZED_BY_SECOND = {
 }
 
 
-def partition(joint, inputs, budget=1.0, torchs_random=False, **options):
-    """As torch's partitioner by the least that is kept. With a budget below 1, of its answers for that budget, rounded
-    down to tenths, and all larger ones, the one with the lowest estimated peak: its peak alone may rise as a budget
-    falls, and a budget is an upper bound. `torchs_random`: torch draws random numbers.
-    """
-    min_cut_rematerialization_partition = partitioners.min_cut_rematerialization_partition
+def prepare(joint, torchs_random):
+    """Once, before a graph is divided. `torchs_random`: torch draws random numbers."""
     tell_places(joint)
     windows.narrow_indices(joint)
     free_operands(joint)
@@ -44,20 +39,15 @@ def partition(joint, inputs, budget=1.0, torchs_random=False, **options):
     copy_written_inputs(joint)
     if not torchs_random:
         draws.draw_again(joint)
-    drawn = draws.keep_other_draws(joint)
-    if budget == 1:
-        with _computed_again():
-            return min_cut_rematerialization_partition(joint, inputs, **options)
-    best = None
-    for tenths in range(10, math.floor(budget * 10 + 1e-9) - 1, -1):
-        # At 0 nothing but inputs is kept, not even a seed.
-        share = tenths / 10 or (1e-6 if drawn else 0)
-        with torch._functorch.config.patch(activation_memory_budget=share), _computed_again():
-            graphs = min_cut_rematerialization_partition(copied(joint), inputs, **options)
-        peak = max(map(peak_bytes, graphs))
-        if best is None or peak < best[0]:
-            best = peak, graphs
-    return best[1]
+    joint.meta["draws"] = draws.keep_other_draws(joint)
+
+
+def divided(joint, inputs, budget, **options):
+    """A prepared graph in two, as torch's partitioner divides it with this budget. With 1 the graph is used up."""
+    # At 0 nothing but inputs is kept, not even a seed.
+    share = budget or (1e-6 if joint.meta["draws"] else 0)
+    with torch._functorch.config.patch(activation_memory_budget=share), _computed_again():
+        return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
 
 
 @contextlib.contextmanager
@@ -102,11 +92,17 @@ def copied(graph_module):
     return made
 
 
+def has_fixed_size(value):
+    return not isinstance(value, torch.Tensor) or all(type(n) is int for n in (*value.shape, *value.stride()))
+
+
 def bytes_of(value):
+    """Of the memory that a value lies in, where dimensions that repeat take nothing."""
     if isinstance(value, torch.Tensor):
         size = value.element_size()
-        for n in value.shape:
-            size *= n if type(n) is int else n.node.hint if n.node.hint is not None else 1
+        for n, stride in zip(value.shape, value.stride()):
+            if type(stride) is not int or stride != 0:
+                size *= n if type(n) is int else n.node.hint if n.node.hint is not None else 1
         return size
     return sum(map(bytes_of, value)) if isinstance(value, (tuple, list)) else 0
 
@@ -130,6 +126,16 @@ def owners(graph_module):
     return owner
 
 
+def is_kept(placeholder):
+    """Whether an input is the other direction's, and not of those that the caller has in any case."""
+    return not placeholder.name.startswith("primals") and "fwd_seed" not in placeholder.name
+
+
+def kept_bytes(backward):
+    inputs = backward.graph.find_nodes(op="placeholder")
+    return sum(bytes_of(node.meta.get("val")) for node in inputs if is_kept(node))
+
+
 def peak_bytes(graph_module):
     """What a graph of one direction has in memory at its fullest: what it keeps or is given of the other direction, and
     values from where they are made to where they are read last. A pointwise value that only its one reader needs, which
@@ -144,7 +150,7 @@ def peak_bytes(graph_module):
     change = [0] * (len(nodes) + 1)
     for node in nodes:
         fused = _is_pointwise(node) and len(node.users) == 1 and _is_pointwise(next(iter(node.users)))
-        given = node.op == "placeholder" and (node.name.startswith("primals") or "fwd_seed" in node.name)
+        given = node.op == "placeholder" and not is_kept(node)
         if owner[node] is not node or node.op == "output" or fused or given:
             continue
         size = bytes_of(node.meta.get("val"))

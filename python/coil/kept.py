@@ -112,6 +112,8 @@ class Output(OutputCode):
             self.folder = folder
         elif self.files is not None:
             graph = self._from_files(folder, entry)
+        if graph:
+            graph.advise = _advice
         return graph and ready(graph, self.record, self.recordings)
 
     def _from_files(self, folder, entry):
@@ -126,6 +128,14 @@ class Output(OutputCode):
 
     def write_entry(self, folder):
         write_entry(folder, self._fx_graph_cache_key, self.files)
+
+
+def _advice(needed):
+    """As budget.Partitioner.advice, which only the process has that compiled the graph."""
+    return (
+        "; memory.budget below 1 in training and a smaller batch lower it; where the graph is compiled anew, with the "
+        "option cache=none, the error says which budget would fit"
+    )
 
 
 def _fixes_floats():

@@ -16,7 +16,7 @@ import torch
 
 from . import _native
 from .adder import Adder, dense_order
-from .joint import bytes_of, copied, owners, partition, peak_bytes
+from .joint import bytes_of, copied, owners
 
 aten = torch.ops.aten
 
@@ -46,9 +46,9 @@ def _(token, physical_layout, slot, *, dtype):
 def _(value, slot, done, finished, behind, *, device):
     call = _running()
     if done is not None:
-        call.mover.end(finished)
+        call.end(finished, done)
     if value is not None:
-        call.hosts[slot] = call.mover.send(slot, value)
+        call.send(slot, value)
     return torch.empty(1, dtype=torch.uint8, device=device)
 
 
@@ -107,6 +107,17 @@ class _Sending:
 
     def __init__(self, device):
         self.mover, self.hosts = _MOVERS[device.type](device), {}
+        self.addresses = {}  # of what is on its way
+
+    def send(self, slot, value):
+        self.addresses[slot] = value.data_ptr()
+        self.hosts[slot] = self.mover.send(slot, value)
+
+    def end(self, slot, value):
+        self.mover.end(slot)
+        if value.data_ptr() != self.addresses.pop(slot):
+            # The program gave a copy of the value, whose memory may have been another's before the end.
+            raise _native.Error("internal error: a value moved while it was on its way to the host")
 
 
 class _Fetching:
@@ -218,15 +229,22 @@ def moving_backward(gm, graph):
 # --- What is chosen
 
 
-def partitioned(joint, inputs, share, hands_over, *, num_fwd_outputs, **options):
-    """As joint.partition, with up to `share` of the bytes that are kept moved to the host."""
-    graphs = partition(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
+def moved(graphs, num_fwd_outputs, options):
+    """The two graphs as they are, and with more and more of what is kept moved to the host: tenths of its bytes, up to
+    the options' share.
+    """
     if not any(node.meta["val"].device.type in _DEVICES for node in _kept(graphs[0], num_fwd_outputs)):
         _tell("memory.offload moves nothing: what the forward graph keeps lies in the host's memory")
-        return graphs
-    if not hands_over:
+        return [graphs]
+    if not options.hands_over:
         raise _native.Error("memory.offload moves values by calls of torch, which fallback=false rules out")
-    return offloaded(graphs, num_fwd_outputs, share)
+    shares = [tenth / 10 for tenth in range(1, 11) if tenth / 10 < options.offload]
+    made = {}
+    for share in (*shares, options.offload):
+        chosen = _chosen(*graphs, num_fwd_outputs, share)
+        if chosen and tuple(chosen) not in made:
+            made[tuple(chosen)] = _with_moves(graphs, chosen, num_fwd_outputs)
+    return [graphs, *made.values()]
 
 
 @functools.cache
@@ -234,21 +252,22 @@ def _tell(message):
     logging.getLogger("coil").warning(message)
 
 
-def offloaded(graphs, results, share):
-    """The two graphs with values moved to the host, or as they are where no peak falls by it. `results`: how many of
-    the forward graph's are the program's own.
+def _with_moves(graphs, chosen, results):
+    """The two graphs with these values moved to the host. `results`: how many of the forward graph's are the program's
+    own.
     """
-    chosen = _chosen(*graphs, results, share)
-    if not chosen:
-        return graphs
     forward, backward = map(copied, graphs)
     place = {node.name: k for k, node in enumerate(graphs[0].graph.nodes)}
     nodes = list(forward.graph.nodes)
     slots = _fetch_at_readers(backward, {node.name for node in chosen})
     _send_when_made(forward, [nodes[place[node.name]] for node in chosen], slots, results)
-    sizes = sorted((bytes_of(node.meta["val"]) for node in chosen), reverse=True)
-    after = max(peak_bytes(forward), peak_bytes(backward) + sum(sizes[: _AHEAD + 1]))  # with those on their way
-    return (forward, backward) if after < max(map(peak_bytes, graphs)) else graphs
+    return forward, backward
+
+
+def bytes_ahead(backward):
+    """The most that values take on their way back while the graph computes with others."""
+    sizes = [bytes_of(node.meta["val"]) for node in backward.graph.find_nodes(op="call_function", target=fetch)]
+    return sum(sorted(sizes)[-_AHEAD - 1 :])
 
 
 def _kept(forward, results):

@@ -51,7 +51,7 @@ _OWN = {
         "0..1",
         "in training, how much of what the forward graph would keep for the backward one it may keep, where 1, the "
         "default, keeps what is fastest and 0 computes all of it again; in steps of a tenth, and less never has a "
-        "higher estimated peak",
+        "higher planned peak",
     ),
     "memory.offload": (
         "0..1",

@@ -481,6 +481,14 @@ void CompiledGraph::forget_states() {
   gone.clear();
 }
 
+void CompiledGraph::run_call(State& state, bool alike) const try {
+  state.run(state.inputs, alike);
+} catch (const OutOfMemory& e) {
+  if (!advise.is_valid() || advise.is_none()) throw;
+  const nb::object more = advise(e.needed());
+  throw OutOfMemory(e.what() + nb::cast<std::string>(more), e.needed());
+}
+
 nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go) {
   if (choose.is_valid()) [[unlikely]]
     if (CompiledGraph* other = chosen()) return other->call(args, count, lets_go);
@@ -504,7 +512,7 @@ nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go)
   if (lets_go && find_loose(args, state)) state.set_loose(&state.loose);
   {
     const CallArguments in_call(args, arguments_, state.inputs, state.resolved);
-    state.run(state.inputs, alike);
+    run_call(state, alike);
   }
   for (std::size_t i = 0; i < state.resolved.size(); ++i)
     if (state.resolved[i] && plan().inputs[i].mutated) nb::handle(args[arguments_[i]]).attr("copy_")(state.resolved[i]);

@@ -14,6 +14,7 @@
 #include "coil/coil.h"
 #include "runtime/executor/exchanges.h"
 #include "runtime/executor/executor.h"
+#include "support/out_of_memory.h"
 
 namespace coil::python {
 
@@ -83,6 +84,10 @@ class CompiledGraph {
   /// the same, in process groups that are new; another graph: that one is to run in its place.
   nb::object choose;
 
+  /// Of a call for which there is no memory: given the bytes that it needs, gives what the error says at its end. It
+  /// raises nothing.
+  nb::object advise;
+
   /// Where the cache of graphs keeps this one (cache_entry); empty where it was not asked.
   std::string entry;
   /// Whether it was compiled in this process, not found in the cache.
@@ -108,6 +113,8 @@ class CompiledGraph {
   /// The graph that `choose` has run in this one's place; null: none.
   CompiledGraph* chosen();
   void forget_states();
+  /// Runs the state's inputs; an error of memory has `advise`'s text at its end.
+  void run_call(State&, bool alike) const;
   void follow_stream(State&) const;
   bool read_input(State&, std::size_t i, PyObject* object) const;
   bool find_loose(PyObject** args, State&) const;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "loaded_library.h"
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::python {
 namespace {
@@ -182,6 +182,13 @@ nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like
   return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
 }
 
+/// Failures other than of memory, as of a kernel that came before, show in torch's allocator too.
+[[noreturn]] static void refuse(const std::string& error, std::size_t bytes) {
+  const bool is_out = error.find("out of memory") != error.npos || error.find("allocate memory") != error.npos;
+  if (is_out) fail_out_of_memory("{} ({} bytes were asked for)", error, bytes);
+  fail("{} ({} bytes were asked for)", error, bytes);
+}
+
 void* Exchange::allocate_raw(Device device, std::size_t bytes) const {
   void *guard = nullptr, *memory = nullptr;
   if (!raw_allocate_ || device.type != DeviceType::CUDA || bytes == 0 || begin_guard_(device.index, &guard) != 0)
@@ -205,7 +212,7 @@ Storage Exchange::allocate(Device device, std::size_t bytes) const {
   const int status = api_->allocate(&like, &managed, &error, [](void* to, const char*, const char* message) {
     *static_cast<std::string*>(to) = message;
   });
-  if (status != 0 || !managed) fail("{} ({} bytes were asked for)", error, bytes);
+  if (status != 0 || !managed) refuse(error, bytes);
   return {std::shared_ptr<std::byte>(data_of(managed->view),
                                      [managed](std::byte*) {
                                        if (managed->deleter) managed->deleter(managed);

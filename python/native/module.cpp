@@ -29,6 +29,7 @@
 #include "runtime/plan/package.h"
 #include "runtime/plan/signature_json.h"
 #include "support/error.h"
+#include "support/out_of_memory.h"
 #include "sym/needs_value.h"
 #include "torch_host.h"
 #include "torch_store.h"
@@ -37,8 +38,15 @@
 namespace coil::python {
 namespace {
 
-PyObject* g_error = nullptr;        ///< coil.Error, as long as the module lives
-PyObject* g_needs_value = nullptr;  ///< the same of NeedsValue
+PyObject* g_error = nullptr;          ///< coil.Error, as long as the module lives
+PyObject* g_needs_value = nullptr;    ///< the same of NeedsValue
+PyObject* g_out_of_memory = nullptr;  ///< and of OutOfMemory
+
+void raise_out_of_memory(const OutOfMemory& e) {
+  nb::object error = nb::borrow(g_out_of_memory)(e.what());
+  error.attr("needed") = e.needed();
+  PyErr_SetObject(g_out_of_memory, error.ptr());
+}
 
 /// `compile()`; a refusal for want of the values of free sizes is an error that names them.
 template <class Compile>
@@ -77,6 +85,8 @@ PyObject* call_graph(PyObject* self, PyObject* args, PyObject* kwargs) {
         .ptr();
   } catch (nb::python_error& e) {
     e.restore();
+  } catch (const OutOfMemory& e) {
+    raise_out_of_memory(e);
   } catch (const std::exception& e) {
     PyErr_SetString(g_error, e.what());
   }
@@ -114,6 +124,17 @@ NB_MODULE(_native, m) {
   g_error = error.ptr();
   g_needs_value = PyErr_NewExceptionWithDoc(
       "coil._native.NeedsValue", "A refusal that goes away when the sizes in `symbols` are fixed.", g_error, nullptr);
+  g_out_of_memory = PyErr_NewExceptionWithDoc(
+      "coil._native.OutOfMemory", "Memory that cannot be had, or that memory.limit refuses; `needed` bytes at once.",
+      g_error, nullptr);
+  m.attr("OutOfMemory") = nb::handle(g_out_of_memory);
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const OutOfMemory& e) {
+      raise_out_of_memory(e);
+    }
+  });
   m.attr("NeedsValue") = nb::handle(g_needs_value);
 
   nb::class_<NodeHandle>(m, "Node").def_prop_ro("name", [](const NodeHandle& h) { return h.node->name; });
@@ -215,6 +236,8 @@ NB_MODULE(_native, m) {
       .def_rw("choose", &CompiledGraph::choose,
               "Called before each call of the graph: gives None, or another graph to run, or True where process groups "
               "are new.")
+      .def_rw("advise", &CompiledGraph::advise,
+              "Given the bytes that a call needs for which there is no memory, gives text for the error's end.")
       .def_ro("entry", &CompiledGraph::entry, "Its name in the cache of graphs; empty where that was not asked.")
       .def_ro("compiled_here", &CompiledGraph::compiled_here,
               "Whether this process compiled it, and did not find it in the cache.")

@@ -346,6 +346,7 @@ nb::dict TracedGraph::planned_peaks(const CompileOptions& options, const std::se
   out["pieces"] = peaks.pieces;
   out["whole"] = peaks.whole;
   out["outputs"] = peaks.outputs;
+  out["arena"] = peaks.arena;
   out["kept"] = peaks.kept;
   out["count"] = peaks.count;
   return out;

@@ -201,8 +201,15 @@ class HostCall {
   }
 
   CallArgument operand(const fx::Node& n) {
-    call_.inputs.push_back(in_shared_ ? shared_operand(n) : recorded_operand(ctx_, n));
+    call_.inputs.push_back(in_shared_ ? shared_operand(n) : known_operand(n));
     return ops::Operand{call_.inputs.size() - 1};
+  }
+
+  /// Operators that write are given memory of their own, and the graph's inputs may be written to in between.
+  BufferView known_operand(const fx::Node& n) {
+    if (writing_ || n.opcode != fx::Opcode::CallFunction) return recorded_operand(ctx_, n);
+    if (auto found = ctx_.host_operands.find(&n); found != ctx_.host_operands.end()) return found->second;
+    return ctx_.host_operands[&n] = recorded_operand(ctx_, n);
   }
 
   TensorBox result(const sym::TensorMeta& meta) {

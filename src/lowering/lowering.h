@@ -111,6 +111,9 @@ class Context {
   void go_back_to(Asserted);
   void intersect_asserted(const Asserted& other_side);
   void assert_what_is_known();
+  /// Values as operators of the host were given them. A second one gets the same memory, which it may know: a copy that
+  /// another stream makes of it ends with a later call. Of one side of a branch only that side has them.
+  std::map<const fx::Node*, ir::BufferView> host_operands;
   std::set<std::string> input_symbols;  ///< unbacked ones that inputs give
   /// What products made of storages to have whole vectors (linear_algebra.cpp), by the dimensions that grew; each
   /// behind the storage that it was made of.

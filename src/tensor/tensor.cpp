@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil {
 
@@ -61,7 +61,7 @@ Storage Storage::allocate(std::size_t bytes) {
   const std::size_t rounded = std::max(unit, (bytes + unit - 1) / unit * unit);
   if (rounded < bytes || rounded + kHugePage < rounded) throw std::bad_alloc();
   auto p = unit == kPage ? allocate_pages(rounded) : allocate_zeros(rounded, kAlignment);
-  if (!p) fail("out of memory: cannot allocate {} bytes", bytes);
+  if (!p) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
   return {std::move(p), bytes};
 }
 

@@ -1,8 +1,10 @@
 """Limits on memory, arenas that cannot be had, sizes that overflow: refused before a run; the next call is right."""
 
 import json
+import os
 import pathlib
 import re
+import subprocess
 import sys
 
 import pytest
@@ -76,6 +78,93 @@ def test_calls_over_the_limit_are_refused_and_the_next_is_right():
             made(torch.randn(4096, 64))
         x = torch.randn(64, 64)
         same(made(x), module(x))
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.widen = nn.ModuleList(nn.Linear(64, 256) for _ in range(4))
+        self.narrow = nn.ModuleList(nn.Linear(256, 64) for _ in range(4))
+
+    def forward(self, x):
+        for widen, narrow in zip(self.widen, self.narrow, strict=True):
+            x = x + narrow(torch.softmax(nn.functional.gelu(widen(x)), -1))
+        return x
+
+
+def compiled_step(x, limit, **more):
+    """Gradients of a step, compiled for training; the limit in bytes."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Deep()
+    options = {"cache": "none", "memory.limit": limit} | more
+    torch.compile(model, backend="coil", options=options)(x).sum().backward()
+    return [p.grad for p in model.parameters()]
+
+
+def refused(x, limit):
+    with pytest.raises(Exception, match=r"memory\.limit allows") as raised:
+        compiled_step(x, limit)
+    return str(raised.value)
+
+
+def test_a_training_program_over_the_limit_is_told_which_budget_fits():
+    x = torch.randn(1024, 64)
+    told = refused(x, 1 << 16)
+    found = re.search(
+        r"no memory\.budget would fit: the lowest planned peak is ([\d.]+) MiB, with memory\.budget=", told
+    )
+    assert found, told
+    assert "of 64.0 KiB that there are, libraries' scratch memory not counted" in told
+    assert "; what else lowers memory: memory.offload=1 on a GPU, a smaller batch" in told
+    assert re.search(r"buf\d+, .*MiB: .*test_memory_limit\.py:\d+", told)
+    limit = int((float(found[1]) + 0.75) * 2**20)  # with scratch memory of products
+    found = re.search(r"memory\.budget=([\d.]+) would fit: a planned peak of ([\d.]+) MiB of", refused(x, limit))
+    assert found and float(found[2]) * 2**20 <= limit
+    want = compiled_step(x, 0)
+    for got, expected in zip(compiled_step(x, limit, **{"memory.budget": found[1]}), want, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_inference_over_the_limit_is_told_what_lowers_memory():
+    torch._dynamo.reset()
+    options = {"cache": "none", "memory.limit": "64KiB", "memory.order": False}
+    with pytest.raises(Exception, match="memory.limit allows") as raised, torch.no_grad():
+        torch.compile(Deep(), backend="coil", options=options)(torch.randn(1024, 64))
+    assert "; what lowers memory: memory.order=true, a smaller batch" in str(raised.value)
+
+
+OUT = """
+import resource, sys
+sys.path.insert(0, sys.argv[1])
+import torch
+import coil
+from test_memory_limit import Deep
+
+made = torch.compile(Deep(), backend="coil", dynamic=True, options={"cache": "none"})
+for rows in (64, 96):
+    made(torch.randn(rows, 64)).sum().backward()
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+more = torch.randn(1 << 18, 64)
+resource.setrlimit(resource.RLIMIT_AS, (taken + (150 << 20), resource.RLIM_INFINITY))
+try:
+    made(more).sum().backward()
+except coil.Error as error:
+    print(error)
+"""
+
+
+def test_a_training_program_that_finds_no_memory_is_told_which_budget_fits(tmp_path):
+    script = tmp_path / "out.py"
+    script.write_text(OUT)
+    told = subprocess.run(
+        [sys.executable, script, ROOT / "build/python"],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "test/python")},
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert re.search(r"(out of memory|allocate memory).*needs [\d.]+ [MG]iB \(.*buf\d+, [\d.]+ MiB: ", told), told
+    assert re.search(r"memory\.budget(=[\d.]+ would fit: a planned peak of| would fit: the lowest)", told), told
 
 
 class Grown(nn.Module):

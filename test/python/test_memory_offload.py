@@ -4,6 +4,7 @@ and in the place of a GPU's streams is the worst that they may do: a copy moves 
 
 import contextlib
 import ctypes
+import functools
 import logging
 import pathlib
 import sys
@@ -15,7 +16,8 @@ from torch import nn
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
-from coil import dynamo, offload  # noqa: E402
+from coil import budget, dynamo, offload  # noqa: E402
+from coil.options import parse  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -137,6 +139,32 @@ def test_gradients_are_the_same_and_peaks_fall(late, monkeypatch):
         assert then < backward + forward / 10, "values come back one by one"
         peak = now
     assert peak < 0.25 * forward
+
+
+def test_a_larger_share_never_has_the_higher_planned_peak(late):
+    """Of what may move as much moves as the lowest planned peak asks for."""
+    peaks = []
+    for share in (0, 0.2, 0.5, 0.8, 1):
+        torch._dynamo.reset()
+        options = parse({"cache": "none", "memory.offload": share}, None)
+        divided = budget.Partitioner(options)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(budget, "Partitioner", lambda _: divided)
+            dynamo_backend = functools.partial(dynamo.coil, options={"cache": "none", "memory.offload": share})
+            torch.compile(Layers(), backend=dynamo_backend)(torch.randn(512, 64)).backward()
+        peaks.append(max(budget.planned_peaks(divided.chosen.graphs, options)))
+    assert peaks == sorted(peaks, reverse=True) and peaks[-1] < 0.5 * peaks[0]
+
+
+def test_a_value_that_moved_before_its_copy_ended_is_refused(late):
+    call = offload._Sending(torch.device("cpu"))
+    value = torch.randn(64)
+    call.send(0, value)
+    call.send(1, value)
+    call.end(0, value)
+    assert torch.equal(call.hosts[0], value)
+    with pytest.raises(coil.Error, match="moved while it was on its way"):
+        call.end(1, value.clone())
 
 
 def test_copies_run_beside_the_graph(late):

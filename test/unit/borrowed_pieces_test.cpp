@@ -1,6 +1,7 @@
 // Runs on memory of the caller's allocator, with temporaries in pieces (runtime/plan/arena_pieces.h).
 #include "error_of.h"
 #include "fake_gpu.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime {
 namespace {
@@ -36,7 +37,7 @@ struct BorrowedPieces : FakeCuda {
   /// The context's memory comes from an allocator that counts, and has no more than `limit`.
   void lend(Context& context) {
     context.borrow_memory([this](std::size_t bytes) {
-      if (bytes + *live > limit) fail("no memory");
+      if (bytes + *live > limit) fail_out_of_memory("no memory");
       const QueueScope scope(*queue);
       const Storage block = queue->allocate(bytes);
       *live += bytes;
@@ -120,7 +121,8 @@ TEST_F(BorrowedPieces, ARunThatFindsNoMemoryForAPieceSaysWhatItNeedsAndTheNextIs
   lend(context);
   limit = 2 * kBytes;
   const std::string said = error_of([&] { context.run_into({&x, 1}, outputs); });
-  EXPECT_TRUE(has(said, "no memory: an arena for temporaries of")) << said;
+  EXPECT_TRUE(has(said, "no memory; ")) << said;
+  EXPECT_TRUE(has(said, " of temporaries, ")) << said;
   EXPECT_TRUE(has(said, "the largest that are live at once: ")) << said;
   EXPECT_EQ(*live, 0u) << "a run that failed keeps nothing";
   limit = SIZE_MAX;

@@ -371,6 +371,8 @@ TEST_F(FakeCuda, OutOfMemorySaysWhatWasAskedForAndTheContextGoesOn) {
   EXPECT_TRUE(has(message, "4.0 MiB were asked for"));
   EXPECT_TRUE(has(message, "of 10.0 MiB are free"));
   EXPECT_TRUE(has(message, "the program's planned peak is 12.0 MiB"));
+  EXPECT_TRUE(has(message, " needs 12.0 MiB (")) << message;
+  EXPECT_TRUE(has(message, "the largest that are live at once: ")) << message;
   EXPECT_EQ(values_of(context.to_host(context.run({{tensor_of(counting(10), {10})}}).outputs.at(0))),
             times(counting(10), 5));
 }

@@ -95,6 +95,9 @@ class Remaker {
     return is_cheap ? made : std::nullopt;
   }
 
+  /// Operators of the host may have copies made of what they were given, which a later call of theirs ends.
+  bool is_host_call(std::size_t line) const { return std::holds_alternative<CallFallback>(p_.lines[line]); }
+
   bool is_wait(std::size_t line) const {
     const auto* call = std::get_if<CallExtern>(&p_.lines[line]);
     return call && library_ops::has(call->op, library_ops::Trait::Wait);
@@ -108,7 +111,10 @@ class Remaker {
       if (!made) continue;
       const std::vector<std::size_t>& places = touched_[*made];
       // An exchange reads the value where it lies until it is waited for.
-      if (std::ranges::any_of(places, [&](std::size_t place) { return is_wait(steps_.line_of[place]); })) continue;
+      const auto must_stay = [&](std::size_t place) {
+        return is_wait(steps_.line_of[place]) || is_host_call(steps_.line_of[place]);
+      };
+      if (std::ranges::any_of(places, must_stay)) continue;
       for (std::size_t k = 1; k + 1 < places.size(); ++k)
         if (places[k] + 1 < places[k + 1]) gaps_.push_back({*made, line, places[k] + 1, places[k + 1]});
     }

@@ -8,7 +8,7 @@
 #include "runtime/executor/executor.h"
 #include "runtime/plan/signature_json.h"
 #include "runtime/views/strided_copy.h"
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 using namespace coil;
 using namespace coil::runtime;
@@ -111,7 +111,7 @@ struct coil_context {
 
   Storage new_block(std::size_t bytes) {
     void* block = allocate ? allocate(std::max<std::size_t>(bytes, 1), user) : coil_alloc(bytes);
-    if (!block) fail("out of memory: cannot allocate {} bytes", bytes);
+    if (!block) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
     blocks.push_back(block);
     return {std::shared_ptr<std::byte>(static_cast<std::byte*>(block), [](std::byte*) {}), bytes};
   }

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime {
 namespace {
@@ -41,7 +41,7 @@ OutputPool::~OutputPool() {
 
 Storage OutputPool::allocate(std::size_t bytes) {
   const std::size_t capacity = capacity_for(bytes);
-  if (capacity < bytes) fail("out of memory: cannot allocate {} bytes", bytes);
+  if (capacity < bytes) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
   Block* block = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -55,7 +55,7 @@ Storage OutputPool::allocate(std::size_t bytes) {
     const std::size_t alignment = capacity >= 2 * kHugePage ? kHugePage : capacity >= (1u << 20) ? kPage : kLine;
     const std::size_t whole = (capacity + sizeof(Block) + alignment - 1) / alignment * alignment;
     auto* data = whole < capacity ? nullptr : static_cast<std::byte*>(std::aligned_alloc(alignment, whole));
-    if (!data) fail("out of memory: cannot allocate {} bytes", bytes);
+    if (!data) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
     // Huge pages make the first touch of a block up to ten times cheaper; a kernel that has none ignores the advice.
     if (alignment == kHugePage) madvise(data, capacity / kHugePage * kHugePage, MADV_HUGEPAGE);
     block = new (data + capacity) Block(data, capacity);

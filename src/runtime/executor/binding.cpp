@@ -266,6 +266,14 @@ MemoryNeed Binding::need() const {
   return need;
 }
 
+OutOfMemory Binding::with_needs(const OutOfMemory& e) {
+  is_bound_ = false;
+  if (e.needed() > 0 || now_.buffer_bytes.size() != plan_.buffers.size()) return e;
+  const std::string program = plan_.model_name.empty() ? "the program" : plan_.model_name;
+  return OutOfMemory(fmt::format("{}; {} {}", e.what(), program, needs_and_buffers(plan_, need(), now_.buffer_bytes)),
+                     need().total());
+}
+
 void Binding::check_limit() const {
   if (plan_.memory_limit) check_memory_limit(plan_, need(), now_.buffer_bytes);
 }
@@ -274,12 +282,7 @@ void Binding::take_memory() {
   if (arena_.bytes < now_.arena_bytes) {
     arena_ = {};
     queue_.planned_bytes = need().total();
-    try {
-      arena_ = queue_.allocate(now_.arena_bytes);
-    } catch (const Error& e) {
-      is_bound_ = false;
-      fail_without("the arena for temporaries", e);
-    }
+    arena_ = queue_.allocate(now_.arena_bytes);
   }
   grow_workspace();
   take_other_memory();

@@ -21,6 +21,7 @@
 #include "runtime/plan/memory_need.h"
 #include "runtime/plan/parts.h"
 #include "runtime/plan/shape_program.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime {
 
@@ -51,6 +52,8 @@ class Binding {
   void take_memory();
   /// What the program needs for the sizes it is bound for.
   MemoryNeed need() const;
+  /// The error of an allocator with what the program needs and which buffers are the largest. The next run binds anew.
+  OutOfMemory with_needs(const OutOfMemory&);
   /// Asked between turns of loops: whether the run is to end.
   void set_stop(std::function<bool()> asked) { stop_ = std::move(asked); }
   /// Binds for these inputs; does nothing when they look like the last call's. Throws Error in the user's terms.
@@ -218,7 +221,6 @@ class Binding {
   void point_at_pieces(const std::vector<std::uint32_t>& piece_of, const std::vector<std::uint64_t>& offsets,
                        const std::vector<std::uint32_t>& scratch_of);
   void take_piece(std::uint32_t piece);
-  [[noreturn]] void fail_without(const char* what, const std::exception&) const;
 
   // run_steps.cpp
   void run_directly(const MemoryHooks&);

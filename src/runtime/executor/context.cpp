@@ -9,7 +9,7 @@
 #include "runtime/groups/in_flight.h"
 #include "runtime/plan/arena_planner.h"
 #include "runtime/views/strided_copy.h"
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime {
 
@@ -81,7 +81,8 @@ struct Context::Impl {
   Storage new_output(std::size_t bytes) {
     if (!allocate) return queue->allocate(bytes);
     Storage s = allocate(bytes);
-    if (!s.data || s.bytes < bytes || reinterpret_cast<std::uintptr_t>(s.data.get()) % 64 != 0)
+    if (!s.data) fail_out_of_memory("out of memory: the output allocator returned no {} bytes", bytes);
+    if (s.bytes < bytes || reinterpret_cast<std::uintptr_t>(s.data.get()) % 64 != 0)
       fail("the output allocator returned no {} bytes aligned to 64", bytes);
     s.device = queue->device();
     return s;
@@ -292,12 +293,19 @@ struct Context::Impl {
     fresh.clear();
     binding.release();
     if (from_host) wait();
+  } catch (const OutOfMemory& e) {
+    clean_up();
+    throw binding.with_needs(e);
   } catch (...) {
+    clean_up();
+    throw;
+  }
+
+  void clean_up() {
     groups::settle();
     if (in_steps) binding.abandon_pools();
     fresh.clear();
     binding.release();
-    throw;
   }
 
   void wait() {

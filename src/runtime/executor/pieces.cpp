@@ -87,18 +87,8 @@ void Binding::point_at_pieces(const std::vector<std::uint32_t>& piece_of, const 
 
 void Binding::take_piece(std::uint32_t piece) {
   piece_memory_.resize(std::max<std::size_t>(piece_memory_.size(), now_.pieces.size()));
-  try {
-    piece_memory_[piece] = queue_.allocate(now_.pieces[piece].bytes);
-  } catch (const Error& e) {
-    fail_without("an arena for temporaries", e);
-  }
+  piece_memory_[piece] = queue_.allocate(now_.pieces[piece].bytes);
   place(now_.pieces[piece], piece_memory_[piece].data.get());
-}
-
-void Binding::fail_without(const char* what, const std::exception& e) const {
-  fail("{}: {} of {}, which needs {} in all; the largest that are live at once: {}", e.what(), what,
-       plan_.model_name.empty() ? "the program" : plan_.model_name, in_binary_units(need().total()),
-       largest_buffers(plan_, now_.buffer_bytes));
 }
 
 }  // namespace coil::runtime

@@ -8,7 +8,7 @@
 #include "runtime/device/device.h"
 #include "runtime/metal/gpu.h"
 #include "runtime/views/strided_copy.h"
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime::metal {
 namespace {
@@ -91,8 +91,8 @@ class MetalQueue : public Queue {
       memory = pool_->allocate(bytes);
     }
     if (!memory)
-      fail("out of memory on {}: {} bytes were asked for; the program's planned peak is {}", to_string(device()), bytes,
-           planned_bytes);
+      fail_out_of_memory("out of memory on {}: {} bytes were asked for; the program's planned peak is {}",
+                         to_string(device()), bytes, planned_bytes);
     return {std::move(memory), bytes, device()};
   }
   std::span<std::int64_t> shared_words(std::size_t count) override {

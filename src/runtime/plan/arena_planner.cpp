@@ -8,8 +8,9 @@
 namespace coil::runtime {
 namespace {
 
-constexpr std::uint64_t kWorkOfBlock = 120'000, kMostWork = 48'000'000, kWorkOfCall = 50'000;
+constexpr std::uint64_t kWorkOfBlock = 120'000, kMostWork = 36'000'000, kWorkOfCall = 50'000;
 constexpr std::size_t kMany = 4096;  // blocks, of which one look at all is long
+constexpr std::size_t kMostPasses = 40, kBlocksOfPasses = 20'000;
 
 }  // namespace
 
@@ -19,15 +20,18 @@ ArenaPlan plan_arena(std::span<const Interval> intervals, ArenaEffort effort) {
   const ArenaProblem problem = arena_problem(intervals);
   Placement best;
   for (Preference p : {Preference::Longest, Preference::LargestArea, Preference::Largest}) {
-    if (p == Preference::Largest && problem.blocks.size() > kMany) break;
+    if (p != Preference::Longest && problem.blocks.size() > kMany) break;
     if (best.peak != kNoPeak && best.peak - problem.least <= problem.least / 256) break;
     if (Placement now = place_by_skyline(problem, p); now.peak < best.peak) best = std::move(now);
   }
-  const std::size_t count = problem.blocks.size();
-  const std::uint64_t most = count <= kMany ? std::min(count * kWorkOfBlock, kMostWork) : kMostWork / 4;
+  const std::size_t count = std::max<std::size_t>(problem.blocks.size(), 1);
+  const std::uint64_t most = count <= kMany ? std::min(count * kWorkOfBlock, kMostWork) : kMostWork / 16;
   // The longer search begins where the short one ends, so that it is never behind it.
   improve_placement(problem, best, kWorkOfCall);
-  if (effort == ArenaEffort::Compile) improve_placement(problem, best, most);
+  if (effort == ArenaEffort::Compile) {
+    best = place_again(problem, std::move(best), std::clamp(kBlocksOfPasses / count, std::size_t{1}, kMostPasses));
+    improve_placement(problem, best, most);
+  }
   ArenaPlan plan{std::vector<std::uint64_t>(intervals.size(), 0), best.peak, problem.least};
   for (std::size_t b = 0; b < problem.blocks.size(); ++b) plan.offsets[problem.of[b]] = best.offsets[b];
   return plan;

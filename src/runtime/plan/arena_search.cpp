@@ -105,7 +105,9 @@ class Search {
 }  // namespace
 
 void improve_placement(const ArenaProblem& problem, Placement& placement, std::uint64_t work) {
-  if (placement.peak > problem.least) Search(problem, placement).run(work);
+  std::uint64_t look = 0;  // of a refill at all blocks
+  for (const ArenaBlock& b : problem.blocks) look += b.last - b.first + 1;
+  if (placement.peak > problem.least && look <= work) Search(problem, placement).run(work);
 }
 
 }  // namespace coil::runtime

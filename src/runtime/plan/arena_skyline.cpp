@@ -1,6 +1,7 @@
 #include "runtime/plan/arena_skyline.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <queue>
 
@@ -91,8 +92,12 @@ class Skyline {
     return result;
   }
 
+  /// Cliques and blocks that were looked at.
+  std::uint64_t work() const { return work_; }
+
  private:
-  static void push(std::vector<Rank>& heap, Rank r) {
+  void push(std::vector<Rank>& heap, Rank r) {
+    ++work_;
     heap.push_back(r);
     std::ranges::push_heap(heap, std::greater<>());
   }
@@ -102,11 +107,13 @@ class Skyline {
     lowest_.push({s.floor, s.first, id, s.version});
   }
 
-  void gather(Stretch& s) const {
+  void gather(Stretch& s) {
     s.next.clear();
+    work_ += s.last - s.first + 1;
     for (std::uint32_t c = s.first; c <= s.last; ++c)
       for (BlockId b : starts_.at(c))
         if (problem_.blocks[b].last <= s.last) s.next.push_back(rank_[b]);
+    work_ += s.next.size();
     std::ranges::make_heap(s.next, std::greater<>());
   }
 
@@ -193,6 +200,7 @@ class Skyline {
   std::vector<bool> placed_;
   Waiting starts_, ends_;
   std::vector<Stretch> stretches_;
+  std::uint64_t work_ = 0;
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> lowest_;
 };
 
@@ -210,7 +218,42 @@ std::vector<BlockId> preferred_order(const ArenaProblem& problem, Preference pre
   return order;
 }
 
+/// The lengths of blocks, those preferred that live where nearly as much is live as anywhere.
+std::vector<double> lengths_by_load(const ArenaProblem& problem) {
+  constexpr double kPower = 16;
+  std::vector<double> keys;
+  for (const ArenaBlock& block : problem.blocks) {
+    std::uint64_t most = 0;
+    for (std::uint32_t c = block.first; c <= block.last; ++c) most = std::max(most, problem.bytes[c]);
+    const double load = static_cast<double>(most) / static_cast<double>(problem.least);
+    keys.push_back((block.last - block.first + 1) * std::pow(load, kPower));
+  }
+  return keys;
+}
+
 }  // namespace
+
+Placement place_again(const ArenaProblem& problem, Placement best, std::size_t passes) {
+  constexpr std::uint64_t kMostWork = 1'500'000;
+  if (best.peak - problem.least <= problem.least / 256) return best;
+  std::vector<double> keys = lengths_by_load(problem);
+  std::vector<BlockId> order(problem.blocks.size());
+  std::uint64_t work = 0;
+  for (std::size_t pass = 0; pass < passes && work < kMostWork; ++pass) {
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, std::greater<>(), [&](BlockId b) { return keys[b]; });
+    Skyline skyline(problem, order);
+    Placement now = skyline.run();
+    work += skyline.work();
+    const auto excess = static_cast<double>(now.peak - problem.least);
+    for (BlockId b = 0; b < keys.size(); ++b)
+      if (const std::uint64_t end = now.offsets[b] + problem.blocks[b].bytes; end > problem.least)
+        keys[b] *= 1 + static_cast<double>(end - problem.least) / excess;
+    if (now.peak < best.peak) best = std::move(now);
+    if (best.peak - problem.least <= problem.least / 256) break;
+  }
+  return best;
+}
 
 Placement place_by_skyline(const ArenaProblem& problem, Preference preference) {
   if (problem.blocks.empty()) return {{}, 0};

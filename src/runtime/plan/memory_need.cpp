@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime {
 namespace {
@@ -93,13 +93,19 @@ std::string largest_buffers(const Plan& plan, std::span<const std::uint64_t> byt
   return fmt::format("{}", fmt::join(named, "; "));
 }
 
+std::string needs_and_buffers(const Plan& plan, const MemoryNeed& need, std::span<const std::uint64_t> bytes) {
+  return fmt::format(
+      "needs {} ({} of temporaries, {} of scratch memory, {} of outputs, {} of weights); the largest that are live at "
+      "once: {}",
+      in_binary_units(need.total()), in_binary_units(need.temporaries), in_binary_units(need.scratch),
+      in_binary_units(need.outputs), in_binary_units(need.weights), largest_buffers(plan, bytes));
+}
+
 void check_memory_limit(const Plan& plan, const MemoryNeed& need, std::span<const std::uint64_t> bytes) {
   if (plan.memory_limit == 0 || need.total() <= plan.memory_limit) return;
-  fail(
-      "the program needs {} ({} of temporaries, {} of scratch memory, {} of outputs, {} of weights), more than "
-      "memory.limit allows, {} bytes; the largest that are live at once: {}",
-      in_binary_units(need.total()), in_binary_units(need.temporaries), in_binary_units(need.scratch),
-      in_binary_units(need.outputs), in_binary_units(need.weights), plan.memory_limit, largest_buffers(plan, bytes));
+  throw OutOfMemory(fmt::format("memory.limit allows {} bytes, but the program {}", plan.memory_limit,
+                                needs_and_buffers(plan, need, bytes)),
+                    need.total());
 }
 
 void check_memory_limit(const Plan& plan) {

@@ -20,7 +20,10 @@ std::string in_binary_units(std::uint64_t bytes);
 /// `buf3, 32.0 MiB: sin_2 (model.py:12); …`. `bytes` of each buffer, 0 of those in the memory of another.
 std::string largest_buffers(const Plan&, std::span<const std::uint64_t> bytes);
 
-/// Throws Error where a plan that has a limit (Plan::memory_limit) needs more.
+/// `needs 1.5 GiB (1.4 GiB of temporaries, …); the largest that are live at once: …`, with the buffers as above.
+std::string needs_and_buffers(const Plan&, const MemoryNeed&, std::span<const std::uint64_t> bytes);
+
+/// Throws OutOfMemory where a plan that has a limit (Plan::memory_limit) needs more.
 void check_memory_limit(const Plan&, const MemoryNeed&, std::span<const std::uint64_t> bytes);
 /// The same before there are sizes; does nothing where they are free.
 void check_memory_limit(const Plan&);

@@ -52,6 +52,7 @@ PlannedPeaks planned_peaks(const Plan& plan, const std::set<std::uint32_t>& goin
       add(0, life.last + 1, life.bytes), out.kept += life.bytes;
   }
   const ArenaPieces pieces = plan_pieces(temporaries, std::vector<std::uint64_t>(end, 0), beside);
+  out.arena = plan.static_arena_bytes;
   out.least = pieces.least;
   out.pieces = pieces.peak;
   out.whole = pieces.whole;

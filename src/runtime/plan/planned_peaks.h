@@ -14,6 +14,7 @@ struct PlannedPeaks {
   std::uint64_t pieces = 0;   ///< with temporaries in pieces (arena_pieces.h)
   std::uint64_t whole = 0;    ///< with one arena from the first step to the last
   std::uint64_t outputs = 0;  ///< of all outputs, which are there at the end
+  std::uint64_t arena = 0;    ///< of the plan, for temporaries
   std::uint64_t kept = 0;     ///< of the inputs that go: what was there before
   std::size_t count = 0;      ///< of pieces
 };

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime::cuda {
 namespace {
@@ -74,8 +74,8 @@ MemoryPool::Block* MemoryPool::make_block(std::size_t capacity, std::size_t byte
   if (result == kOutOfMemory) {
     std::size_t free = 0, total = 0;
     d.memory_info(&free, &total);
-    fail("out of memory on {}: {} were asked for, {} of {} are free; the program's planned peak is {}",
-         device_->describe(), in_units(bytes), in_units(free), in_units(total), in_units(planned_bytes));
+    fail_out_of_memory("out of memory on {}: {} were asked for, {} of {} are free; the program's planned peak is {}",
+                       device_->describe(), in_units(bytes), in_units(free), in_units(total), in_units(planned_bytes));
   }
   d.check(result, "allocate memory");
   std::lock_guard lock(mutex_);
@@ -85,7 +85,7 @@ MemoryPool::Block* MemoryPool::make_block(std::size_t capacity, std::size_t byte
 
 Storage MemoryPool::allocate(std::size_t bytes, std::uint64_t planned_bytes) {
   const std::size_t capacity = capacity_for(bytes);
-  if (capacity < bytes) fail("out of memory on {}: {} bytes were asked for", device_->describe(), bytes);
+  if (capacity < bytes) fail_out_of_memory("out of memory on {}: {} bytes were asked for", device_->describe(), bytes);
   Block* block = take(capacity);
   if (!block) block = make_block(capacity, bytes, planned_bytes);
   {
