@@ -17,7 +17,7 @@ def test_draws(tmp_path):
     report = tmp_path / "report.jsonl"
     script = ROOT / "test/python/schema_fuzz.py"
     subprocess.run(
-        [sys.executable, script, "--seed", "11", "--draws", str(DRAWS), "--jobs", "2", "--report", report],
+        [sys.executable, script, "--seed", "11", "--draws", str(DRAWS), "--workers", "2", "--report", report],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
