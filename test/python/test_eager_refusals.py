@@ -177,6 +177,8 @@ TAKEN = [
     ("rrelu_with_noise_backward", [torch.ones(5, 3, 4), V[0], TURNED, 0.1, 0.5, True, False]),
     ("svd", [F], {"compute_uv": False}),
     ("threshold_backward", [torch.ones(5, 3, 4), TURNED, 0.5]),
+    ("unique_consecutive", [V, False, False, 0]),
+    ("unique_consecutive", [V, False, False, -1]),
     ("unique_dim", [TURNED, 1]),
 ]
 

@@ -111,7 +111,17 @@ def writes_of_real_numbers_into_complex_ones(z):
 @program(lambda: (C(4, 6), R(4, 3, 2)))
 def views_of_complex_inputs(z, pairs):
     moved = z.t(), z[1:, ::2], z.unsqueeze(1), z.diagonal(), z.view(2, 12), z[2]
-    return *moved, torch.view_as_real(z), z.real, z.imag, torch.view_as_complex(pairs), *z.split(2), *z[:2].unbind()
+    return (
+        *moved,
+        torch.view_as_real(z),
+        torch.view_as_real(z.t()[1:]),
+        z.t().real,
+        z.real,
+        z.imag,
+        torch.view_as_complex(pairs),
+        *z.split(2),
+        *z[:2].unbind(),
+    )
 
 
 @program(lambda: (R(3, 16), R(3, 16)), grad=True, dynamic=False)

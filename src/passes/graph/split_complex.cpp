@@ -74,6 +74,11 @@ bool lies_in_an_input(const Node* n) {
   return n->opcode == Opcode::Placeholder;
 }
 
+/// Whether nothing but the program's end takes a value.
+bool is_returned_alone(const Node& n) {
+  return std::ranges::all_of(n.users(), [](const Node* user) { return user->opcode == Opcode::Output; });
+}
+
 class Splitter {
  public:
   /// `is_branch`: not a program but a part of one.
@@ -106,6 +111,7 @@ class Splitter {
       parts_[n] = lists_.at(n->args[0].as_node()).at(index);
       return;
     }
+    if (!is_branch_ && n->is_call("aten.view_as_real.default") && is_returned_alone(*n) && lies_in_an_input(n)) return;
     fx::InsertBefore here(n);
     ComplexRewriter r(m_, n, parts_);
     if (asks_only(*n)) return;

@@ -23,12 +23,14 @@ Values arguments_of_part(ComplexRewriter& r, bool imaginary) {
   auto any_complex = [&](const Values& list) {
     return std::any_of(list.begin(), list.end(), [&](const Value& v) { return r.is_complex_node(v); });
   };
+  const bool makes_complex = r.node->is_tensor() && is_complex(r.result().dtype);
   Values args;
   for (std::size_t i = 0; i < r.node->args.size(); ++i) {
     const Value& v = r.node->args[i];
     const auto* list = v.get_if<Values>();
     if (!list || !any_complex(*list)) {
-      args.push_back(part(v, is_source(r.node->op->schema.parameters[i])));
+      // The first is real only where `dtype` makes it complex.
+      args.push_back(part(v, is_source(r.node->op->schema.parameters[i]) || (i == 0 && makes_complex)));
       continue;
     }
     Values items;
