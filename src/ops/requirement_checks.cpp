@@ -366,12 +366,6 @@ void check_unless(const Call& call, const Clause& c) {
     refuse(call, "`{}` must not be negative with `{}`, as {} is", c.subject, c.objects[0], to_string(*value));
 }
 
-/// `attn_mask without is_causal`: not both.
-void check_without(const Call& call, const Clause& c) {
-  if (shapes::given(call, c.subject) && shapes::flag(call, c.objects.at(0)))
-    refuse(call, "takes no `{}` with `{}`", c.subject, c.objects[0]);
-}
-
 /// `input_dtype of grad_output`: on the CPU its element type.
 void check_dtype_of(const Call& call, const Clause& c) {
   const Value* value = shapes::given(call, c.subject);
@@ -481,7 +475,6 @@ constexpr std::pair<std::string_view, Checker> kFurtherVerbs[] = {
     {"totals", check_totals},
     {"spreads", check_spreads},
     {"unless", check_unless},
-    {"without", check_without},
     {"of", check_dtype_of},
     {"fits", check_fits},
     {"reduces", check_reduces},

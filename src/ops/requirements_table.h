@@ -389,6 +389,9 @@ empty.memory_format: memory_format format contiguous
 fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask: scale is f32|bf16;
     zero_point is i32|f32|f16; axis >= 0; scale along self; zero_point along self
 _chunk_cat: tensors alike
+max_pool2d_with_indices_backward: kernel_size length 1 2; padding length 1 2; dilation length 1 2
+max_pool3d_with_indices_backward: kernel_size length 1 3; padding length 1 3; dilation length 1 3
+max_pool2d_with_indices_backward max_pool3d_with_indices_backward: stride > 0; padding >= 0; dilation > 0
 clamp clip clamp_min clamp_max threshold: result is numeric
 div.Tensor_mode divide.Tensor_mode div.Scalar_mode divide.Scalar_mode: result is numeric
 group_norm native_group_norm: weight|bias mixed input
@@ -403,7 +406,6 @@ embedding embedding_bag _embedding_bag _embedding_bag_forward_only: indices reac
 linear: bias spreads weight 0
 leaky_relu_backward: negative_slope unless self_is_result
 elu_backward: alpha unless is_result
-scaled_dot_product_attention: attn_mask without is_causal
 _scaled_dot_product_flash_attention_for_cpu: query rank 4; key rank 4; value rank 4
 randint.low randint_like.low_dtype: low bounded result; high bounded result
 randint.default randint_like.default: high bounded result

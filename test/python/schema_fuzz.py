@@ -7,8 +7,8 @@
 Each draw must end in eager's result (element type, sizes, strides and what it shares memory with) or in a refusal that
 names the operator, and what eager refuses Coil must refuse. Coil goes down to the text of its kernels and the plan; the
 kernels are not compiled, so that a draw takes milliseconds. A worker process makes the draws of a chunk; one that dies
-or hangs is a finding, and another takes its place. The report has a line of JSON for each draw that is not right and, at
-the end, one of the counts; the draws of a seed are the same each time, and `--only` repeats some.
+or hangs is a finding, and another takes its place. The report has a line of JSON for each draw that is not right, and
+one of the counts at the end; the draws of a seed are the same each time, and `--only` repeats some.
 
 `--recorded` takes the calls of schema_corpus.py as one more source.
 """

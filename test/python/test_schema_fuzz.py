@@ -46,7 +46,8 @@ for line in sys.stdin:
     first, end = map(int, line.split())
     if first == 0:
         sys.exit(1)
-    print(json.dumps({"done": [first, end], "counts": {"right": end - first}}), json.dumps({"end": True}), sep="\\n", flush=True)
+    print(json.dumps({"done": [first, end], "counts": {"right": end - first}}))
+    print(json.dumps({"end": True}), flush=True)
 """
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
     start = lambda arguments: subprocess.Popen([sys.executable, "-c", mortal], **pipes)
