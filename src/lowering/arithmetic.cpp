@@ -45,7 +45,9 @@ Element lcm(Element a, Element b) {
   return where(eq(g, 0.0), a.number(0), abs(trunc_div(a, g) * b));
 }
 
-Element heaviside(Element a, Element b) { return where(eq(a, 0.0), b, where(lt(a, 0.0), a.number(0), a.number(1))); }
+Element heaviside(Element a, Element b) {
+  return where(eq(a, 0.0), b, where(gt(a, 0.0), a.number(1), a.number(0)));  // 0 for NaN
+}
 
 const std::pair<std::string_view, Unary> kUnary[] = {
     {"abs", abs},

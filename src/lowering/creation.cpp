@@ -56,6 +56,8 @@ Lowered iota(Context& ctx, const ops::Values& args) { return result(ctx, ramp(ct
 Lowered linspace(Context& ctx, const ops::Values& args) {
   const DType dtype = ctx.result().dtype, t = is_floating(dtype) ? register_type(dtype) : DType::F64;
   Element start{&ctx.graph.pool(), ctx.number(args[0], t)}, end{&ctx.graph.pool(), ctx.number(args[1], t)};
+  if (!is_fractional(dtype))  // eager begins and ends at integers
+    for (Element* e : {&start, &end}) *e = e->cast(DType::I64).cast(t);
   const Expr steps = ctx.result().sizes[0], i = ctx.graph.ivar(0);
   if (steps.is_constant(1)) return result(ctx, start);
   Element step = (end - start) / index_value(ctx, steps - 1).cast(t);

@@ -280,6 +280,10 @@ std::optional<std::vector<std::pair<std::size_t, Expr>>> dense_order(sym::ShapeE
 /// result.
 Lowered as_strided_scatter(Context& ctx, const Values& args) {
   const TensorBox src = ctx.tensor(args[1]);
+  if (ctx.result().rank() == 0) {
+    if (!ctx.graph.env().statically_known_equal(sym::product(src.sizes), 1)) refuse(ctx, "writes many values to one");
+    return result(ctx, element_at(ctx, src, Exprs(src.rank(), 0), {}).cast(register_type(ctx.result().dtype)));
+  }
   const TensorBox out = fresh_copy(ctx, ctx.tensor(args[0]), ctx.result(), StoreMode::Assign);
   const Exprs strides = ctx.integers(args[3]);
   const auto dense = dense_order(ctx.graph.env(), ctx.result());

@@ -130,10 +130,10 @@ void check_searches(const Call& call, const Clause& c) {
     shapes::require_equal(call, values[0]->sizes[d], sequences[0]->sizes[d], "sizes of boundaries and values");
 }
 
-/// `driver cuda A`: what only the libraries of a GPU know.
+/// `driver cuda A`: what only the libraries of a GPU know; without elements nothing is asked of them.
 void check_cuda(const Call& call, const Clause& c) {
   for (const TensorMeta* t : tensors_of(call, c.objects.at(0)))
-    if (shapes::given(call, c.subject) && t->device.is_host())
+    if (shapes::given(call, c.subject) && t->device.is_host() && !shapes::numel(call.env, *t).is_constant(0))
       refuse(call, "`{}` is only supported on CUDA", c.subject);
 }
 
@@ -272,16 +272,21 @@ void check_finite(const Call& call, const Clause& c) {
   if (number && !std::isfinite(*number)) refuse(call, "`{}` must be finite, not {}", c.subject, to_string(*value));
 }
 
-/// `from bounded self`: one of the type's integers, or the one behind them, which bounds them from above.
+/// `from bounded self`: one of the type's integers, or the one behind them, which bounds them from above; `bounded
+/// result`: of the type that the call makes.
 void check_bounded(const Call& call, const Clause& c) {
   const Value* value = shapes::given(call, c.subject);
-  const auto number = value && !shapes::given_dtype(call) ? known_number(*value) : std::nullopt;
-  for (const TensorMeta* t : tensors_of(call, c.objects.at(0))) {
-    if (!number || is_fractional(t->dtype)) continue;
+  const bool of_result = c.objects.at(0) == "result";
+  const auto number = value && (of_result || !shapes::given_dtype(call)) ? known_number(*value) : std::nullopt;
+  if (!number) return;
+  const Value made = of_result ? call.op.shape(call) : Value();
+  for (const TensorMeta* t : of_result ? std::vector{&made.as_tensor()} : tensors_of(call, c.objects[0])) {
+    if (is_fractional(t->dtype)) continue;
     const int bits =
         t->dtype == DType::Bool ? 1 : static_cast<int>(size_of(t->dtype)) * 8 - (is_signed(t->dtype) ? 1 : 0);
     const double above = std::ldexp(1.0, bits), least = is_signed(t->dtype) ? -above : 0;
-    if (*number < least || *number > above || (*number == above && c.subject != "to"))
+    const bool is_end = c.subject == "to" || c.subject == "high";
+    if (*number < least || *number > above || (*number == above && !is_end))
       refuse(call, "`{}` is out of bounds for {}: {}", c.subject, torch_name(t->dtype), to_string(*value));
   }
 }
@@ -306,7 +311,180 @@ void check_along(const Call& call, const Clause& c) {
                             fmt::format("the length of `{}`", c.subject));
 }
 
+/// Whether a tensor has elements, as far as is known.
+bool has_elements(const Call& call, const TensorMeta& t) {
+  return call.env.statically_known_lt(0, shapes::numel(call.env, t));
+}
+
+/// `index reaches self dim`: where there are indices there is something along that dimension (`0`: the first; `whole`:
+/// anywhere; `slices`: along `dim`, where the other dimensions have places).
+void check_reaches(const Call& call, const Clause& c) {
+  const auto indices = tensors_of(call, c.subject), others = tensors_of(call, c.objects.at(0));
+  const std::string_view where = c.objects.at(1);
+  if (indices.empty() || others.empty() || !has_elements(call, *indices[0])) return;
+  const TensorMeta& self = *others[0];
+  const bool whole = where == "whole" || self.rank() == 0;
+  std::size_t dim = 0;
+  if (!whole && where != "0") dim = shapes::dim_argument(call, self.rank());
+  bool nothing = whole ? shapes::numel(call.env, self).is_constant(0) : self.sizes[dim].is_constant(0);
+  for (std::size_t d = 0; d < self.rank() && where == "slices"; ++d)
+    nothing &= d == dim || !self.sizes[d].is_constant(0);
+  if (nothing) refuse(call, "there is nothing in `{}` to index, of sizes {}", c.objects[0], shapes::show(self.sizes));
+}
+
+/// `input totals N C HxW`: it has as many elements as these numbers' product, where both are known.
+void check_totals(const Call& call, const Clause& c) {
+  Expr total = 1;
+  for (std::string_view name : c.objects) total = total * call[name].as_int();
+  total = call.env.simplify(total);
+  for (const TensorMeta* t : tensors_of(call, c.subject))
+    if (const Expr have = shapes::numel(call.env, *t); have.is_constant() && total.is_constant() && have != total)
+      refuse(call, "`{}` has {} elements, not {}", c.subject, *have.constant(), *total.constant());
+}
+
+/// `bias spreads weight 0`: a number, or a vector of one element or of as many as the weight is long there; `buffer
+/// spreads self`: of sizes that broadcast to self's, on the CPU.
+void check_spreads(const Call& call, const Clause& c) {
+  const auto others = tensors_of(call, c.objects.at(0));
+  if (others.empty()) return;
+  for (const TensorMeta* t : tensors_of(call, c.subject)) {
+    if (c.objects.size() == 1) {
+      if (t->device.is_host()) shapes::require_expands(call, t->sizes, others[0]->sizes, c.subject);
+      continue;
+    }
+    const auto dim = static_cast<std::size_t>(integer(c.objects[1]));
+    if (t->rank() != 1 || others[0]->rank() < 2 || t->sizes[0].is_constant(1)) continue;
+    shapes::require_equal(call, t->sizes[0], others[0]->sizes[dim], fmt::format("the length of `{}`", c.subject));
+  }
+}
+
+/// `alpha unless is_result`: with that flag it is not negative.
+void check_unless(const Call& call, const Clause& c) {
+  const Value* value = shapes::given(call, c.subject);
+  const auto number = value ? known_number(*value) : std::nullopt;
+  if (number && !(*number >= 0) && shapes::flag(call, c.objects.at(0)))
+    refuse(call, "`{}` must not be negative with `{}`, as {} is", c.subject, c.objects[0], to_string(*value));
+}
+
+/// `input_dtype of grad_output`: on the CPU its element type.
+void check_dtype_of(const Call& call, const Clause& c) {
+  const Value* value = shapes::given(call, c.subject);
+  if (!value || !value->is<DType>()) return;
+  for (const TensorMeta* t : tensors_of(call, c.objects.at(0)))
+    if (t->device.is_host() && t->dtype != value->as_dtype())
+      refuse(call, "`{}` must be {} as `{}` is, not {}", c.subject, torch_name(t->dtype), c.objects[0],
+             torch_name(value->as_dtype()));
+}
+
+/// `target fits self`: of its sizes; of vectors and numbers, of as many elements.
+void check_fits(const Call& call, const Clause& c) {
+  const auto others = tensors_of(call, c.objects.at(0));
+  if (others.empty()) return;
+  for (const TensorMeta* t : tensors_of(call, c.subject)) {
+    const bool flat = t->rank() <= 1 && others[0]->rank() <= 1;
+    if (!flat && t->rank() != others[0]->rank())
+      refuse(call, "`{}` of rank {} does not go with `{}` of rank {}", c.subject, t->rank(), c.objects[0],
+             others[0]->rank());
+    const Exprs a = flat ? Exprs{shapes::numel(call.env, *t)} : t->sizes;
+    const Exprs b = flat ? Exprs{shapes::numel(call.env, *others[0])} : others[0]->sizes;
+    for (std::size_t d = 0; d < a.size(); ++d)
+      shapes::require_equal(call, a[d], b[d], fmt::format("sizes of `{}` and `{}`", c.subject, c.objects[0]));
+  }
+}
+
+/// `dim reduces self`: an empty list, which stands for all dimensions, is for numbers or where dimensions are kept.
+void check_reduces(const Call& call, const Clause& c) {
+  const Value* value = shapes::given(call, c.subject);
+  const auto* list = value ? value->get_if<Values>() : nullptr;
+  if (!list || !list->empty() || shapes::flag(call, "keepdim")) return;
+  for (const TensorMeta* t : tensors_of(call, c.objects.at(0)))
+    if (t->rank() > 0) refuse(call, "`{}` names no dimension", c.subject);
+}
+
+/// `input counted training`: there is something to count in training.
+void check_counted(const Call& call, const Clause& c) {
+  if (!shapes::flag(call, c.objects.at(0))) return;
+  for (const TensorMeta* t : tensors_of(call, c.subject))
+    if (shapes::numel(call.env, *t).is_constant(0))
+      refuse(call, "`{}` must have at least one element, not sizes {}", c.subject, shapes::show(t->sizes));
+}
+
+/// `shifts rolls dims`: one shift for each dimension, or one for all elements.
+void check_rolls(const Call& call, const Clause& c) {
+  const Value *shifts = shapes::given(call, c.subject), *dims = shapes::given(call, c.objects.at(0));
+  const auto* many = shifts ? shifts->get_if<Values>() : nullptr;
+  const auto* list = dims ? dims->get_if<Values>() : nullptr;
+  const std::size_t named = list ? list->size() : dims ? 1 : 0, count = many ? many->size() : 1;
+  if (named != count && !(named == 0 && count == 1))
+    refuse(call, "`{}` and `{}` must be of one length, not {} and {}", c.subject, c.objects[0], count, named);
+}
+
+/// `x samples y`: a vector has one value for each sample along `dim`.
+void check_samples(const Call& call, const Clause& c) {
+  const auto others = tensors_of(call, c.objects.at(0));
+  if (others.empty() || others[0]->rank() == 0) return;
+  const Expr samples = others[0]->sizes[shapes::dim_argument(call, others[0]->rank())];
+  for (const TensorMeta* t : tensors_of(call, c.subject))
+    if (t->rank() == 1) shapes::require_equal(call, t->sizes[0], samples, fmt::format("the length of `{}`", c.subject));
+}
+
+/// `x1 columns x2`: of as many.
+void check_columns(const Call& call, const Clause& c) {
+  const auto others = tensors_of(call, c.objects.at(0));
+  for (const TensorMeta* t : tensors_of(call, c.subject))
+    if (t->rank() > 0 && !others.empty() && others[0]->rank() > 0)
+      shapes::require_equal(call, t->sizes.back(), others[0]->sizes.back(),
+                            fmt::format("columns of `{}` and `{}`", c.subject, c.objects[0]));
+}
+
+/// `spacing steps self`: one for each dimension that is asked for.
+void check_steps(const Call& call, const Clause& c) {
+  const Value* spacing = shapes::given(call, c.subject);
+  const auto* list = spacing ? spacing->get_if<Values>() : nullptr;
+  const auto others = tensors_of(call, c.objects.at(0));
+  if (!list || others.empty()) return;
+  const Value* dim = shapes::given(call, "dim");
+  const auto* dims = dim ? dim->get_if<Values>() : nullptr;
+  const std::size_t wanted = dims ? dims->size() : dim ? 1 : others[0]->rank();
+  if (list->size() != wanted)
+    refuse(call, "`{}` takes {} values, one for each dimension, not {}", c.subject, wanted, list->size());
+}
+
+/// `input dropped train`: on integers nothing or everything is dropped, or there is nothing to drop.
+void check_dropped(const Call& call, const Clause& c) {
+  const Value *train = shapes::given(call, c.objects.at(0)), *p = shapes::given(call, "p");
+  const auto rate = p ? known_number(*p) : std::nullopt;
+  const bool whole = c.objects.size() == 1 && call.op.schema.target != "aten.native_dropout.default";
+  if ((train && !shapes::flag(call, c.objects[0])) || (rate && whole && (*rate == 0 || *rate == 1))) return;
+  for (const TensorMeta* t : tensors_of(call, c.subject))
+    if ((!is_fractional(t->dtype) || size_of(t->dtype) == 1) && !shapes::numel(call.env, *t).is_constant(0))
+      refuse(call, "`{}` takes fractional types in training, not {}", c.subject, torch_name(t->dtype));
+}
+
+/// `p between train`: a probability, where it is asked for.
+void check_between(const Call& call, const Clause& c) {
+  const Value *train = shapes::given(call, c.objects.at(0)), *p = shapes::given(call, c.subject);
+  const auto rate = p ? known_number(*p) : std::nullopt;
+  if (train && !shapes::flag(call, c.objects[0])) return;
+  if (rate && !(*rate >= 0 && *rate <= 1))
+    refuse(call, "`{}` must be between 0 and 1, not {}", c.subject, to_string(*p));
+}
+
 constexpr std::pair<std::string_view, Checker> kFurtherVerbs[] = {
+    {"reaches", check_reaches},
+    {"totals", check_totals},
+    {"spreads", check_spreads},
+    {"unless", check_unless},
+    {"of", check_dtype_of},
+    {"fits", check_fits},
+    {"reduces", check_reduces},
+    {"counted", check_counted},
+    {"rolls", check_rolls},
+    {"samples", check_samples},
+    {"columns", check_columns},
+    {"steps", check_steps},
+    {"dropped", check_dropped},
+    {"between", check_between},
     {"suits", check_suits},
     {"natural", check_natural},
     {"divides", check_divides},

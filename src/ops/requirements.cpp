@@ -350,7 +350,7 @@ void check_tail(const Call& call, const Clause& c) {
 std::optional<Value> original_input(const Call& call, const TensorMeta& like) {
   for (std::string_view name : {"self", "input"})
     if (const Value* v = shapes::given(call, name); v && v->is<TensorMeta>()) return *v;
-  for (std::string_view name : {"input_size", "input_sizes"})
+  for (std::string_view name : {"input_size", "input_sizes", "self_sizes"})
     if (const Value* v = shapes::given(call, name))
       return Value(shapes::dense(call.env, like.dtype, like.device, v->as_ints()));
   return std::nullopt;

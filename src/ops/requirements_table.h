@@ -57,8 +57,9 @@ rrelu_with_noise_backward: operands is floating
 rrelu rrelu_with_noise rrelu_with_noise_functional: self is floating; lower upto upper
 rrelu_with_noise rrelu_with_noise_functional: noise sizes self
 glu_backward: grad_output like glu.default
-dropout feature_dropout alpha_dropout feature_alpha_dropout native_dropout: p >= 0; p <= 1
-native_dropout feature_dropout alpha_dropout feature_alpha_dropout: input is fractional
+dropout feature_dropout alpha_dropout feature_alpha_dropout: p >= 0; p <= 1
+dropout feature_dropout alpha_dropout feature_alpha_dropout: input dropped train
+native_dropout: p between train; input dropped train
 
 softmax log_softmax special_softmax special_log_softmax _softmax _log_softmax: result is floating
 _softmax_backward_data _log_softmax_backward_data: grad_output is fractional; grad_output sizes output
@@ -69,7 +70,6 @@ _native_batch_norm_legit _native_batch_norm_legit_functional _native_batch_norm_
     input is fractional
 _batch_norm_with_update _batch_norm_no_update _batch_norm_with_update_functional: input is fractional
 batch_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional: input rank 2+
-native_dropout_backward: grad_output is fractional
 native_batch_norm_backward native_layer_norm_backward native_group_norm_backward batch_norm_backward:
     grad_out is fractional
 native_group_norm group_norm: input rank 2+; weight rank 1; bias rank 1
@@ -146,7 +146,8 @@ native_layer_norm_backward: normalized_shape length 1+; normalized_shape >= 0; g
 native_layer_norm_backward: normalized_shape tail input
 _scaled_dot_product_flash_attention_for_cpu: query filled 3; value filled 3
 native_layer_norm layer_norm: normalized_shape length 1+
-repeat_interleave.Tensor repeat_interleave.self_Tensor: repeats is i32|i64; repeats rank 0 1
+repeat_interleave.Tensor repeat_interleave.self_Tensor: repeats is i32|i64; repeats rank 0 1; output_size >= 0
+repeat_interleave.Tensor: repeats rank 1
 bucketize: boundaries rank 1
 searchsorted: sorter is i64; sorter sizes sorted_sequence; side one left right
 searchsorted.Scalar: sorted_sequence rank 1
@@ -209,8 +210,8 @@ adaptive_max_pool3d_backward: grad_output rank 4 5; grad_output sizes indices; g
     grad_output as self; grad_output filled -4; indices is i64
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d _adaptive_avg_pool2d _adaptive_avg_pool3d:
     self is floating
-max_unpool2d: self rank 3 4; indices is i64; output_size >= 0; output_size length 2; indices sizes self
-max_unpool3d: self rank 4 5; indices is i64; output_size >= 0; output_size length 3; stride length 3;
+max_unpool2d: self rank 3 4; self filled 1; indices is i64; output_size >= 0; output_size length 2; indices sizes self
+max_unpool3d: self rank 4 5; self filled 1; indices is i64; output_size >= 0; output_size length 3; stride length 3;
     stride > 0; indices sizes self
 reflection_pad1d_backward: grad_output like reflection_pad1d.default
 reflection_pad2d_backward: grad_output like reflection_pad2d.default
@@ -267,7 +268,7 @@ isin: element is numeric; test_element is numeric; operands is numeric
 mvlgamma special_multigammaln: self is numeric
 prelu _prelu_kernel _prelu_kernel_backward: weight as self
 _prelu_kernel_backward log_sigmoid_backward: grad_output as self
-log_sigmoid_backward: buffer as self; buffer sizes self
+log_sigmoid_backward: buffer as self; buffer spreads self
 kthvalue: k within self
 take_along_dim: indices is i64
 trapezoid.dx cumulative_trapezoid.dx: dx is numeric
@@ -314,7 +315,15 @@ conv1d: input rank 2 3
 conv2d: input rank 3 4
 conv3d: input rank 4 5
 avg_pool1d avg_pool2d avg_pool3d: self is floating|i64
-avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d: kernel_size > 0
+avg_pool1d avg_pool2d avg_pool3d max_pool1d max_pool2d max_pool3d max_pool1d_with_indices max_pool2d_with_indices
+    max_pool3d_with_indices: kernel_size > 0; stride > 0; padding >= 0; dilation > 0
+avg_pool1d max_pool1d max_pool1d_with_indices: kernel_size length 1; padding length 1; dilation length 1
+avg_pool2d max_pool2d max_pool2d_with_indices: kernel_size length 1 2; padding length 1 2; dilation length 1 2
+avg_pool3d max_pool3d max_pool3d_with_indices: kernel_size length 1 3; padding length 1 3; dilation length 1 3
+adaptive_avg_pool2d _adaptive_avg_pool2d adaptive_max_pool2d: output_size length 2
+adaptive_avg_pool3d _adaptive_avg_pool3d adaptive_max_pool3d: output_size length 3
+adaptive_avg_pool2d _adaptive_avg_pool2d: self filled -2
+adaptive_avg_pool3d _adaptive_avg_pool3d: self filled 1
 max_pool1d: self is floating
 max_pool2d max_pool3d: self is numeric
 adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d: self is floating; self filled 1
@@ -380,6 +389,65 @@ empty.memory_format: memory_format format contiguous
 fake_quantize_per_channel_affine fake_quantize_per_channel_affine_cachemask: scale is f32|bf16;
     zero_point is i32|f32|f16; axis >= 0; scale along self; zero_point along self
 _chunk_cat: tensors alike
+max_pool2d_with_indices_backward: kernel_size length 1 2; padding length 1 2; dilation length 1 2
+max_pool3d_with_indices_backward: kernel_size length 1 3; padding length 1 3; dilation length 1 3
+max_pool2d_with_indices_backward max_pool3d_with_indices_backward: stride > 0; padding >= 0; dilation > 0
+clamp clip clamp_min clamp_max threshold: result is numeric
+div.Tensor_mode divide.Tensor_mode div.Scalar_mode divide.Scalar_mode: result is numeric
+group_norm native_group_norm: weight|bias mixed input
+group_norm: weight vector input 1; bias vector input 1
+native_group_norm: input totals N C HxW
+std var std_mean var_mean: self is fractional
+take put: index reaches self whole
+gather scatter scatter_add scatter_reduce index_select index_copy index_fill: index reaches self dim
+index_add: index reaches self slices
+embedding_renorm: indices reaches self 0
+embedding embedding_bag _embedding_bag _embedding_bag_forward_only: indices reaches weight 0
+linear: bias spreads weight 0
+leaky_relu_backward: negative_slope unless self_is_result
+elu_backward: alpha unless is_result
+_scaled_dot_product_flash_attention_for_cpu: query rank 4; key rank 4; value rank 4
+randint.low randint_like.low_dtype: low bounded result; high bounded result
+randint.default randint_like.default: high bounded result
+index_select_backward: self_sizes >= 0; grad like index_select.default
+pdist _pdist_forward: p >= 0
+_softmax_backward_data _log_softmax_backward_data: input_dtype of grad_output
+multilabel_margin_loss multilabel_margin_loss_forward: self filled -1; target fits self
+logsumexp special_logsumexp: dim reduces self
+instance_norm: weight rank 0 1; bias rank 0 1; running_mean rank 0 1; running_var rank 0 1
+native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional: input counted training
+_weight_norm_interface_backward: saved_v rank 1+
+roll: shifts rolls dims
+diff: prepend ranks self 0; append ranks self 0
+trapezoid.x trapz.x cumulative_trapezoid.x: x samples y
+cdist _cdist_forward: x1 columns x2; x2 as x1
+conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution convolution_backward:
+    stride > 0; padding >= 0; dilation > 0; output_padding >= 0; groups > 0
+conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution: bias rank 1; bias as input
+gradient.tensorarray gradient.tensorarrayint: spacing rank 1
+gradient.scalarrayint gradient.scalarrayarray gradient.tensorarray gradient.tensorarrayint: spacing steps self
+expand expand_copy: size >= -1
+empty_strided new_empty_strided: size >= 0; stride >= 0; stride aslong size
+_unsafe_index _unsafe_index_put: indices is i32|i64
+_embedding_bag_dense_backward: grad is floating
+_embedding_bag_per_sample_weights_backward: mode >= 0; mode <= 0
+nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward:
+    self is floating; target is i64|u8; weight as self
+cross_entropy_loss: target is floating|i64|u8
+multi_margin_loss multi_margin_loss_backward: weight as self
+im2col col2im: kernel_size > 0; dilation > 0; stride > 0; padding >= 0
+upsample_nearest1d.vec upsample_nearest2d.vec upsample_nearest3d.vec _upsample_nearest_exact1d.vec
+    _upsample_nearest_exact2d.vec _upsample_nearest_exact3d.vec upsample_linear1d.vec upsample_bilinear2d.vec
+    upsample_trilinear3d.vec upsample_bicubic2d.vec _upsample_bilinear2d_aa.vec _upsample_bicubic2d_aa.vec:
+    input filled 1; input is fractional|u8; output_size > 0
+upsample_nearest1d_backward upsample_nearest2d_backward upsample_nearest3d_backward
+    _upsample_nearest_exact1d_backward _upsample_nearest_exact2d_backward _upsample_nearest_exact3d_backward
+    upsample_linear1d_backward upsample_bilinear2d_backward upsample_bicubic2d_backward upsample_trilinear3d_backward:
+    grad_output is floating
+reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward
+    replication_pad2d_backward replication_pad3d_backward: grad_output is fractional
+_fft_r2c _fft_c2r fft_rfft2 fft_irfft2 fft_rfftn fft_irfftn fft_hfft2 fft_hfftn fft_ihfft2 fft_ihfftn: dim length 1+
+_fft_c2r: last_dim_size > 0
 )";
 
 }  // namespace coil::ops

@@ -23,6 +23,7 @@ AT_RUN = "left to the run"  # eager refuses these values, and takes others of th
 BEYOND = "no kernel in eager"  # eager lacks the operator for a floating type or an unsigned one, and Coil has it
 MEMORY = "out of memory"
 ELSEWHERE = "of another device"  # eager refuses it on the CPU alone
+NO_CALL = "no such call"  # torch does not make it of these arguments, so that no graph has it
 EAGER_CRASH = "eager crashed"
 WRONG = "wrong"
 CRASH = "crash"
@@ -31,7 +32,7 @@ NAMELESS = "refusal without a name"
 COMPUTED = "computed where eager refuses"
 METADATA = "other metadata"
 BUGS = (WRONG, CRASH, INTERNAL, COMPUTED, METADATA, NAMELESS)
-CATEGORIES = (RIGHT, BOTH, REFUSED, AT_RUN, BEYOND, MEMORY, ELSEWHERE, EAGER_CRASH, *BUGS)
+CATEGORIES = (RIGHT, BOTH, REFUSED, AT_RUN, BEYOND, MEMORY, ELSEWHERE, NO_CALL, EAGER_CRASH, *BUGS)
 
 # No host's compiler and no host's operators: what is compiled is Coil's own, and the rest is refused by name.
 SETTINGS = {"fallback": "false", "fold_constants": "false", "verify": "true"}
@@ -174,7 +175,7 @@ FLOATING_KERNELS = re.compile(
     r"(?:not implemented for|but got:?) '?(Half|BFloat16|Float8\w+|ComplexHalf|ComplexFloat|ComplexDouble|UInt\d+)\b"
 )
 OTHER_DEVICES = re.compile(
-    r"pinned memory allocator|half to float conversion is not supported on CPU"
+    r"pinned memory allocator|cudaGetDeviceCount|re-initialize CUDA|half to float conversion is not supported on CPU"
     r"|Could not run 'aten::\w+\.dtype' with arguments from the 'CPU' backend"
 )
 LARGE = re.compile(
@@ -218,6 +219,8 @@ def verdict(draw, number, eager, phase=lambda phase: None):
         return MEMORY, refused, ""
     if OTHER_DEVICES.search(refused):
         return ELSEWHERE, refused, ""
+    if "Expected a value of type" in refused:
+        return NO_CALL, refused, ""
     if FLOATING_KERNELS.search(refused):
         return BEYOND, refused, ""
     if eager.ask("other", number) is True:

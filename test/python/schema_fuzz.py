@@ -1,19 +1,21 @@
 """Thousands of calls of operators, drawn from their schemas, by eager and by Coil.
 
-    schema_fuzz.py [--draws N] [--seed S] [--jobs J] [--ops PATTERN] [--recorded FILE] [--report FILE] [--resume]
+    schema_fuzz.py [--first N] [--draws N] [--seed S] [--workers W] [--seconds T] [--ops PATTERN] [--recorded FILE]
+                   [--report FILE] [--resume]
     schema_fuzz.py --seed S --only NUMBER ...
 
 Each draw must end in eager's result (element type, sizes, strides and what it shares memory with) or in a refusal that
 names the operator, and what eager refuses Coil must refuse. Coil goes down to the text of its kernels and the plan; the
-kernels are not compiled, so that a draw takes milliseconds. A worker process makes the draws of a chunk, and one that
-dies is a finding. The report has a line of JSON for each draw that is not right; the draws of a seed are the same each
-time, and `--only` repeats some.
+kernels are not compiled, so that a draw takes milliseconds. A worker process makes the draws of a chunk; one that dies
+or hangs is a finding, and another takes its place. The report has a line of JSON for each draw that is not right, and
+one of the counts at the end; the draws of a seed are the same each time, and `--only` repeats some.
 
 `--recorded` takes the calls of schema_corpus.py as one more source.
 """
 
 import argparse
 import collections
+import contextlib
 import functools
 import json
 import logging
@@ -36,9 +38,10 @@ from schema_calls import BUGS, CATEGORIES, CRASH, _native, verdict
 from schema_draws import Drawer, targets_of
 from schema_eager import Eager, serve
 
-CHUNK = 500  # draws that a worker is given at once
+CHUNK = 500  # draws that a worker is given at once, at most
 BLOCK = 50  # draws that it accounts for at once
 SECONDS = 10  # of one draw in Coil: more is taken for a hang
+SILENCE = 300  # of a worker that says nothing of a block: it hangs itself
 MEMORY = 6 << 30  # bytes of address space of a worker
 
 # Operators that have no value to compare: they draw numbers, give memory as it comes, or take no part in graphs.
@@ -96,10 +99,12 @@ class Worker:
     """Makes the draws of ranges, each in a process that is forked for it, so that one that dies costs little."""
 
     def __init__(self, args):
-        self.drawer, self.eager, self.progress = make_drawer(args), make_eager(args), Progress()
+        self.args, self.drawer, self.eager, self.progress = args, make_drawer(args), make_eager(args), Progress()
 
     def run(self, first, end):
         while first < end:
+            if self.eager.process.poll() is not None:
+                self.eager = make_eager(self.args)
             self.progress.set(first, "start", first)
             sys.stdout.flush()
             if (child := os.fork()) == 0:
@@ -110,7 +115,7 @@ class Worker:
             if not why:
                 return
             self.run(first, number)  # what was drawn before it and not told, which ends as it did
-            tell(number=number, category=CRASH, draw=self.drawer.draw(number).text(), eager=phase, coil=why)
+            tell_finding(number, CRASH, self.drawer.draw(number), phase, why)
             tell(done=[number, number + 1], counts={CRASH: 1})
             first = number + 1
 
@@ -144,7 +149,7 @@ class Worker:
                 category, by_eager, by_coil = verdict(draw, number, self.eager, phase)
                 counts[category] += 1
                 if category != "right":
-                    tell(number=number, category=category, draw=draw.text(), eager=by_eager[:600], coil=by_coil[:600])
+                    tell_finding(number, category, draw, by_eager, by_coil)
             if number + 1 == end or (number + 1) % BLOCK == 0:
                 tell(done=[told, number + 1], counts=counts)
                 told, counts = number + 1, collections.Counter()
@@ -162,6 +167,11 @@ def work(args):
     worker.eager.close()
 
 
+def tell_finding(number, category, draw, by_eager, by_coil):
+    both = {"eager": by_eager[:600], "coil": (by_coil or "")[:600]}
+    tell(number=number, category=category, operator=draw.target, draw=draw.text(), **both)
+
+
 def tell(**what):
     print(json.dumps(what), flush=True)
 
@@ -177,40 +187,96 @@ def start_worker(arguments):
         stderr=subprocess.DEVNULL,
         text=True,
         env=os.environ | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        start_new_session=True,
     )
 
 
-def sweep(arguments, ranges, jobs, found):
-    """Each range by one of `jobs` workers; `found` is called with each finding, by one thread at a time."""
-    lock, waiting = threading.Lock(), iter(ranges)
+class Sweep:
+    """Ranges of draws by several workers until there are none left, or no time; `found` is called with each finding, by
+    one thread at a time.
+    """
 
-    def run():
-        worker = start_worker(arguments)
-        while True:
-            with lock:
-                part = next(waiting, None)
-            if part is None:
-                worker.stdin.close()
-                worker.wait()
-                return
+    def __init__(self, arguments, ranges, found, seconds=None):
+        self.arguments, self.waiting, self.found = arguments, collections.deque(ranges), found
+        self.lock, self.workers, self.stopped = threading.Lock(), set(), False
+        self.end = time.monotonic() + seconds if seconds else None
+
+    def run(self, workers):
+        threads = [threading.Thread(target=self.serve, daemon=True) for _ in range(workers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(self.end and max(0, self.end - time.monotonic()))
+        with self.lock:
+            self.stopped = True  # for threads that are still waiting for a worker
+            for worker in self.workers:
+                kill(worker)
+
+    def serve(self):
+        """Gives ranges to one worker after the other."""
+        while self.waiting and not self.stopped:
+            with self.lock:
+                worker = start_worker(self.arguments)
+                self.workers.add(worker)
+            while (part := self.next_range()) and self.carry_out(worker, part):
+                pass
+            with self.lock:
+                self.workers.discard(worker)
+            kill(worker)
+
+    def next_range(self):
+        with self.lock:
+            return self.waiting.popleft() if self.waiting and not self.stopped else None
+
+    def carry_out(self, worker, part):
+        """Whether the worker did all of a range. Where it did not, the rest of the range waits for another."""
+        block, (told, end) = [], part  # findings of draws that are not accounted for: a death makes them again
+        for line in self.lines(worker, part):
+            finding = json.loads(line)
+            if "end" in finding:
+                return True
+            block = [f for f in block if f["number"] != finding.get("number")] + [finding]
+            if "done" in finding:
+                told = finding["done"][1]
+                self.hand_over(block)
+                block = []
+        kill(worker)
+        if told == end:
+            return False
+        next_told = min(told + BLOCK, end)
+        why = f"the worker ended or was silent for {SILENCE} s in draws {told} to {next_told - 1}"
+        lost = {"number": told, "category": CRASH, "operator": "?", "draw": "?", "eager": "", "coil": why}
+        self.hand_over([lost, {"done": [told, next_told], "counts": {CRASH: 1, "not drawn": next_told - told - 1}}])
+        if next_told < end:
+            self.waiting.appendleft((next_told, end))
+        return False
+
+    def hand_over(self, block):
+        with self.lock:
+            for each in block if not self.stopped else []:
+                self.found(each)
+
+    def lines(self, worker, part):
+        """What the worker says of a range, until it is silent."""
+        try:
             print(*part, file=worker.stdin, flush=True)
-            block = []  # findings of draws that are not accounted for: a process that dies makes them again
-            for line in worker.stdout:
-                finding = json.loads(line)
-                if "end" in finding:
-                    break
-                block = [f for f in block if f["number"] != finding.get("number")] + [finding]
-                if "done" in finding:
-                    with lock:
-                        for each in block:
-                            found(each)
-                    block = []
+        except BrokenPipeError:
+            return
+        said = threading.Timer(SILENCE, kill, [worker])
+        said.start()
+        for line in worker.stdout:
+            said.cancel()
+            yield line
+            said = threading.Timer(SILENCE, kill, [worker])
+            said.start()
+        said.cancel()
 
-    threads = [threading.Thread(target=run) for _ in range(jobs)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+
+def kill(worker):
+    """With the processes that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(worker.pid, signal.SIGKILL)
+    worker.wait()
 
 
 def signature(finding):
@@ -244,11 +310,13 @@ def only(args):
     eager.close()
 
 
-def main():
+def parsed():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--first", type=int, default=0, help="the number of the first draw")
     parser.add_argument("--draws", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--workers", "--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, help="of the whole sweep: what was not drawn by then is left out")
     parser.add_argument("--ops", default="", help="a pattern that the operators' names match")
     parser.add_argument("--recorded", help="calls that schema_corpus.py recorded")
     parser.add_argument("--report", type=pathlib.Path, help="a file for all that is not right, as JSON")
@@ -256,7 +324,47 @@ def main():
     parser.add_argument("--only", type=int, nargs="+", help="these draws alone, here")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--eager", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+class Report:
+    """What was found, kept and written down."""
+
+    def __init__(self, args):
+        self.findings, self.counts, self.done, self.seed = [], collections.Counter(), set(), args.seed
+        if args.resume and args.report.exists():
+            for line in args.report.read_text().splitlines():
+                self.take(json.loads(line))
+            self.findings = [f for f in self.findings if f["number"] in self.done]
+        self.file = args.report.open("a" if args.resume else "w") if args.report else None
+
+    def take(self, finding):
+        if "done" in finding:
+            self.counts.update(finding["counts"])
+            self.done.update(range(*finding["done"]))
+        elif "number" in finding:
+            self.findings.append(finding)
+
+    def found(self, finding):
+        self.take(finding)
+        self.write({"seed": self.seed} | finding if "number" in finding else finding)
+        if "done" in finding:
+            print(f"{len(self.done)} draws", file=sys.stderr, flush=True)
+
+    def write(self, what):
+        if self.file:
+            print(json.dumps(what), file=self.file, flush=True)
+
+
+def ranges_of(args, done):
+    end = args.first + args.draws
+    chunk = max(BLOCK, min(CHUNK, args.draws // (8 * args.workers) // BLOCK * BLOCK))
+    chunks = [[k for k in range(at, min(at + chunk, end)) if k not in done] for at in range(args.first, end, chunk)]
+    return [(left[0], left[-1] + 1) for left in chunks if left]
+
+
+def main():
+    args = parsed()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
@@ -266,31 +374,10 @@ def main():
         return serve(make_drawer(args))
     if args.only:
         return only(args)
-    findings, counts, done = [], collections.Counter(), set()
-
-    def take(finding):
-        if "done" in finding:
-            counts.update(finding["counts"])
-            done.update(range(*finding["done"]))
-        else:
-            findings.append(finding)
-
-    if args.resume and args.report.exists():
-        for line in args.report.read_text().splitlines():
-            take(json.loads(line))
-        findings[:] = [f for f in findings if f["number"] in done]
-    ranges = [(k, min(k + CHUNK, args.draws)) for k in range(0, args.draws, CHUNK) if k not in done]
-    report = args.report.open("a" if args.resume else "w") if args.report else None
-
-    def found(finding):
-        take(finding)
-        if report:
-            print(json.dumps(finding), file=report, flush=True)
-        if "done" in finding:
-            print(f"{len(done)} draws", file=sys.stderr, flush=True)
-
-    sweep(arguments_of(args), ranges, args.jobs, found)
-    summary(findings, counts)
+    report = Report(args)
+    Sweep(arguments_of(args), ranges_of(args, report.done), report.found, args.seconds).run(args.workers)
+    report.write({"total": report.counts, "draws": len(report.done)})
+    summary(report.findings, report.counts)
 
 
 if __name__ == "__main__":

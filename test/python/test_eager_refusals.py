@@ -16,7 +16,49 @@ U16 = torch.ones(2, 3).to(torch.uint16)
 F8 = torch.ones(2, 3).to(torch.float8_e4m3fn)
 E = torch.ones(2, 0)
 
+L = torch.zeros(1, dtype=torch.int64)
+COMPLEX = torch.ones(3, 6, 7, dtype=torch.complex64)
+
 REFUSED = [
+    ("_adaptive_avg_pool2d", [IMAGE, [4]]),
+    ("_fft_c2r", [COMPLEX, [], 2, 10]),
+    ("_log_softmax_backward_data", [F, F, 1, torch.float16]),
+    ("_native_batch_norm_legit", [torch.ones(0, 3), V, V, V, V, True, 0.1, 1e-5]),
+    ("_unsafe_index.Tensor", [F, [B]]),
+    ("cdist", [F, V[:2].expand(2, 2)]),
+    ("cdist", [F, F.double()]),
+    ("clamp_max", [B, True]),
+    ("conv2d", [IMAGE, IMAGE, None, [1, 1], [0, 0], [0, 1]]),
+    ("conv2d", [IMAGE, IMAGE, torch.ones([])]),
+    ("conv2d", [IMAGE, IMAGE, torch.ones(1).double()]),
+    ("diff", [F, 0, -1, None, V]),
+    ("div.Tensor_mode", [B, B], {"rounding_mode": "trunc"}),
+    ("expand", [V[:1], [-5]]),
+    ("gather", [E, 1, I]),
+    ("gradient.scalarrayint", [torch.ones([])], {"spacing": [2.0]}),
+    ("group_norm", [IMAGE, 2, V, None]),
+    ("im2col", [IMAGE, [2, 0], [1, 1], [0, 0], [1, 1]]),
+    ("index.Tensor", [E.T, [L]]),
+    ("index_add", [torch.ones(0), 0, L, torch.ones(1)]),
+    ("leaky_relu_backward", [F, F, -1, True]),
+    ("linear", [F, F, torch.ones(3)]),
+    ("logsumexp", [F, []]),
+    ("max_pool2d", [IMAGE, [2, 2], [2, -2]]),
+    ("max_pool2d_with_indices_backward", [IMAGE, IMAGE, [1, 1], [], [], [1, 1], False, IMAGE.long()]),
+    ("multilabel_margin_loss", [torch.ones(0), L[:0]]),
+    ("narrow", [V, 0, -4, 0]),
+    ("native_group_norm", [F, None, None, 64, 4, 3, 2, 1e-5]),
+    ("nll_loss", [F, L.expand(2).int()]),
+    ("nll_loss_backward", [L[0], I, L.expand(2), None, 1, -100, L[0]]),
+    ("pdist", [F, float("-inf")]),
+    ("randint.low", [-2, 4, [4]], {"dtype": torch.uint64}),
+    ("reflection_pad1d_backward", [torch.ones(1, 2, 4).long(), torch.ones(1, 2, 2).long(), [1, 1]]),
+    ("repeat_interleave.Tensor", [L[0]]),
+    ("roll", [V, [1, 1]]),
+    ("std.dim", [F8, [-1]]),
+    ("take", [E, L]),
+    ("trapz.x", [torch.ones(5), torch.ones(2)]),
+    ("upsample_nearest1d_backward", [torch.ones(2, 3, 2).long(), [2], [2, 3, 4]]),
     ("add.Scalar", [True, -1, -1.0]),
     ("addmm", [B, B, B.T]),
     ("adaptive_max_pool2d", [IMAGE.long(), [2, 2]]),
@@ -94,6 +136,29 @@ INSIDE = [
 
 TURNED = torch.ones(3, 4, 5).permute(2, 0, 1)
 TAKEN = [
+    ("_native_batch_norm_legit_functional", [F, V, None, V, V, False, 0.1, 1e-5]),
+    ("alpha_dropout", [I, 0.5, False]),
+    ("as_strided_scatter", [L[0], L, [1], [1], 0]),
+    ("block_diag", [[]]),
+    ("diagonal", [COMPLEX]),
+    ("dropout", [L[:0], 0.5, True]),
+    ("feature_dropout", [I, 1.0, True]),
+    ("linalg_matmul", [V.int(), V.int()]),
+    ("linalg_svdvals", [E], {"driver": "gesvd"}),
+    ("log_sigmoid_backward", [F, F, F[:1]]),
+    ("logsumexp", [E, [1]]),
+    ("mH", [torch.ones([])]),
+    ("mode", [F]),
+    ("native_channel_shuffle", [IMAGE, 1]),
+    ("native_dropout", [I, -1.0, False]),
+    ("native_dropout_backward", [I, B, 2.0]),
+    ("numpy_T", [COMPLEX]),
+    ("pixel_unshuffle", [torch.ones(1, 0, 0, 1), 1]),
+    ("rrelu_with_noise_backward", [F, F, F.double(), 0, 3, True, True]),
+    ("select.int", [COMPLEX, 1, 4]),
+    ("split.sizes", [COMPLEX, [3, 4], 2]),
+    ("view_as_complex", [torch.ones(2, 6, 2)[:, ::3]]),
+    ("view_as_real", [COMPLEX.transpose(0, 2)[1:]]),
     ("arange", [2.5], {"dtype": torch.int64}),
     ("bernoulli.p", [TURNED, 0.5]),
     ("cartesian_prod", [[V]]),
@@ -110,6 +175,8 @@ TAKEN = [
     ("rrelu_with_noise_backward", [torch.ones(5, 3, 4), V[0], TURNED, 0.1, 0.5, True, False]),
     ("svd", [F], {"compute_uv": False}),
     ("threshold_backward", [torch.ones(5, 3, 4), TURNED, 0.5]),
+    ("unique_consecutive", [V, False, False, 0]),
+    ("unique_consecutive", [V, False, False, -1]),
     ("unique_dim", [TURNED, 1]),
 ]
 
@@ -145,6 +212,12 @@ def test_metadata_is_eagers(case):
 def test_lists_that_no_memory_holds():
     made, error = lowered(drawn("tensor_split.sections", [V, 2**31]), Answer(shape=[True]))
     assert made is None and error.startswith("Error: aten.tensor_split.sections: gives no list of 2147483648 tensors")
+
+
+def test_an_exponent_without_an_opposite():
+    """Eager never ends."""
+    made, error = lowered(drawn("matrix_power", [torch.eye(3), -(2**63)]), Answer(shape=True))
+    assert made is None and error.startswith("Error: aten.matrix_power.default: takes no exponent")
 
 
 def test_numbers_beyond_64_bits():

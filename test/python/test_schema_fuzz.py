@@ -1,5 +1,6 @@
 """Some draws of schema_fuzz.py: no crash, no internal error, little still to do; some of schema_values.py."""
 
+import collections
 import json
 import subprocess
 import sys
@@ -17,13 +18,14 @@ def test_draws(tmp_path):
     report = tmp_path / "report.jsonl"
     script = ROOT / "test/python/schema_fuzz.py"
     subprocess.run(
-        [sys.executable, script, "--seed", "11", "--draws", str(DRAWS), "--jobs", "2", "--report", report],
+        [sys.executable, script, "--seed", "11", "--draws", str(DRAWS), "--workers", "2", "--report", report],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     findings = [json.loads(line) for line in report.read_text().splitlines()]
     assert sum(sum(f["counts"].values()) for f in findings if "counts" in f) == DRAWS
+    assert findings[-1]["draws"] == sum(findings[-1]["total"].values()) == DRAWS
     by_category = {}
     for f in findings:
         if "category" in f:
@@ -32,6 +34,28 @@ def test_draws(tmp_path):
         assert not by_category.get(category)
     for category, most in STILL.items():
         assert len(by_category.get(category, [])) <= most, "\n".join(by_category[category])
+
+
+def test_a_worker_that_dies_is_replaced(monkeypatch):
+    """Its block is lost, as one crash, and another worker goes on behind it."""
+    import schema_fuzz
+
+    mortal = """
+import json, sys
+for line in sys.stdin:
+    first, end = map(int, line.split())
+    if first == 0:
+        sys.exit(1)
+    print(json.dumps({"done": [first, end], "counts": {"right": end - first}}))
+    print(json.dumps({"end": True}), flush=True)
+"""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    start = lambda arguments: subprocess.Popen([sys.executable, "-c", mortal], **pipes)
+    monkeypatch.setattr(schema_fuzz, "start_worker", start)
+    found = []
+    schema_fuzz.Sweep([], [(0, 120)], found.append).run(workers=1)
+    counts = sum((collections.Counter(f["counts"]) for f in found if "counts" in f), collections.Counter())
+    assert counts == {"crash": 1, "not drawn": schema_fuzz.BLOCK - 1, "right": 120 - schema_fuzz.BLOCK}
 
 
 def test_values():

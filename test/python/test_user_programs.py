@@ -5,6 +5,7 @@ ways with --full.
 import pytest
 import torch
 
+import user_edges  # noqa: F401
 import user_indices  # noqa: F401
 import user_mixed  # noqa: F401
 import user_numbers  # noqa: F401

@@ -153,6 +153,7 @@ Value matrix_power(Steps& s) {
   if (n < 0) {
     square = checked_inverse(s, square);
     if (n == -1) return square;
+    if (n == std::numeric_limits<std::int64_t>::min()) s.refuse("takes no exponent whose opposite is no int64");
     n = -n;
   }
   if (n == 0)

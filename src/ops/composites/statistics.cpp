@@ -68,7 +68,8 @@ Value mode(Steps& s) {
   const Value& x = s["self"];
   const std::int64_t dim = s.wrapped(s.number("dim"), s.rank(x));
   if (s.rank(x) == 0) return Values{s.unary("clone", x), s.full({}, 0, DType::I64)};
-  const Value sorted = s.call("aten.sort.stable", {x, true, dim, false}), values = s.item(sorted, 0);
+  const Value sorted = s.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", dim}, {"descending", false}}),
+              values = s.item(sorted, 0);
   const Expr n = s.size(x, dim);
   Value changes = s.call("aten.ne.Tensor", {s.slice(values, dim, 1, n), s.slice(values, dim, 0, n - 1)});
   Exprs first = s.sizes(x), line(s.rank(x), 1);

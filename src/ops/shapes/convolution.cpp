@@ -78,6 +78,8 @@ TensorMeta convolve(const Call& call, TensorMeta input, const TensorMeta& weight
     refuse(call, "input is {}, weight {}", torch_name(input.dtype), torch_name(weight.dtype));
   require_equal(call, input.sizes[1], transposed ? weight.sizes[0] : weight.sizes[1] * groups, "channels");
   Exprs sizes = {input.sizes[0], transposed ? weight.sizes[1] * groups : weight.sizes[0]};
+  if (const Value* bias = given(call, "bias"); bias && bias->is<TensorMeta>() && bias->as_tensor().rank() == 1)
+    require_equal(call, bias->as_tensor().sizes[0], call.env.simplify(sizes[1]), "the length of `bias`");
   for (std::size_t i = 0; i < n; ++i) {
     Expr in = input.sizes[2 + i], reach = w.dilation[i] * (weight.sizes[2 + i] - 1), out;
     if (transposed)
@@ -87,7 +89,7 @@ TensorMeta convolve(const Call& call, TensorMeta input, const TensorMeta& weight
     else
       out = sym::floor_div(in + w.padding[i] * 2 - reach - 1, w.stride[i]) + 1;
     out = call.env.simplify(out);
-    if (out.is_constant() && *out.constant() < 0)
+    if (out.is_constant() && *out.constant() < (transposed ? 0 : 1))
       refuse(call, "the kernel is larger than the input, sizes {}", show(input.sizes));
     sizes.push_back(out);
   }

@@ -85,8 +85,10 @@ Value unique(const Call& call) {
 Value unique_along(const Call& call) {
   std::optional<std::size_t> dim;
   if (given(call, "dim")) dim = dim_argument(call, call.tensor(0).rank());
-  // As eager has them there, asked for or not.
-  const bool always = dim && call.tensor(0).device.is_host();
+  // As eager has them there, asked for or not, but for the whole of a vector.
+  const bool whole = dim && call.op.schema.target == "aten.unique_consecutive.default" && call.tensor(0).rank() == 1 &&
+                     number(call, "dim") == 0;
+  const bool always = dim && !whole && call.tensor(0).device.is_host();
   return distinct(call, dim, always || flag(call, "return_inverse"), always || flag(call, "return_counts"));
 }
 

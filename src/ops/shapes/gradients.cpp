@@ -106,7 +106,7 @@ Value mish_backward(const Call& call) {
 Value rrelu_backward(const Call& call) {
   if (!flag(call, "training")) return input_first(call);
   const TensorMeta* operands[] = {&call.tensor(2), &call.tensor(0)};
-  return elementwise(call, operands, call.tensor(0).dtype);
+  return elementwise(call, operands, result_type({&call[2], &call[0]}));
 }
 
 /// Of input and weight, each as broadcast.
@@ -177,7 +177,8 @@ Value weight_norm_backward(const Call& call) {
 
 Value dropout_backward(const Call& call) {
   const TensorMeta* operands[] = {&call.tensor(0), &call.tensor(1)};
-  return elementwise(call, operands, call.tensor(0).dtype);
+  const DType common = result_type({&call[0], &call[1]});
+  return elementwise(call, operands, is_fractional(common) ? common : DType::F32);
 }
 
 Value cdist_backward(const Call& call) { return dense_like(call, "x1"); }

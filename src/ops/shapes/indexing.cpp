@@ -100,6 +100,9 @@ Indexed read_indices(const Call& call, const TensorMeta& self) {
     last = d;
   }
   r.common = broadcast(call, sizes);
+  const bool some = call.env.statically_known_lt(0, call.env.simplify(sym::product(r.common)));
+  for (std::size_t d = 0; d < self.rank() && some; ++d)
+    if (r.indices[d] && self.sizes[d].is_constant(0)) refuse(call, "there is nothing to index in dimension {}", d);
   if (!r.adjacent) r.first = 0;
   return r;
 }

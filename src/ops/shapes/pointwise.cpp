@@ -180,6 +180,7 @@ Value glu(const Call& call) {
   if (half.rank() == 0) refuse(call, "takes a tensor with dimensions");
   Expr n = half.sizes[dim];
   if (n.is_constant() && *n.constant() % 2 != 0) refuse(call, "dimension {} has odd size {}", dim, *n.constant());
+  require_equal(call, call.env.simplify(sym::mod(n, 2)), 0, "half of the dimension");
   half.sizes[dim] = call.env.simplify(sym::floor_div(n, 2));
   const TensorMeta* operands[] = {&half};
   TensorMeta result = elementwise(call, operands, half.dtype);

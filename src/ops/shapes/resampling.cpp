@@ -91,7 +91,6 @@ Value pixel_shuffle(const Call& call) {
   if (self.rank() < 3 || factor <= 0) refuse(call, "takes at least three dimensions and a positive factor");
   Exprs sizes = self.sizes;
   std::size_t c = sizes.size() - 3;
-  if (!up && numel(call.env, self).is_constant(0)) refuse(call, "takes no tensors of sizes {}", show(sizes));
   sizes[c] = up ? divided(call, sizes[c], factor * factor) : sizes[c] * (factor * factor);
   for (std::size_t d : {c + 1, c + 2}) sizes[d] = up ? sizes[d] * factor : divided(call, sizes[d], factor);
   return in_format(call.env, self, std::move(sizes), suggest_format(call.env, self));

@@ -90,7 +90,7 @@ Value item(const Call& call) {
 Value dropout(const Call& call) {
   const TensorMeta& input = call.tensor(0);
   if (!flag(call, "train") || call["p"].as_double() == 0.0) return input;
-  if (!is_fractional(input.dtype) && call["p"].as_double() != 1.0)
+  if (!is_fractional(input.dtype) && call["p"].as_double() != 1.0 && !numel(call.env, input).is_constant(0))
     refuse(call, "takes floating types in training, not {}", torch_name(input.dtype));
   const TensorMeta* operands[] = {&input};
   return elementwise(call, operands, input.dtype);

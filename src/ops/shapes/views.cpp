@@ -108,6 +108,7 @@ Value transpose_matrix(const Call& call) {
 
 Value transpose_last(const Call& call) {
   const TensorMeta& self = call.tensor(0);
+  if (self.rank() == 0) return self;
   if (self.rank() < 2) refuse(call, "takes a matrix or a batch of them");
   return swap_dims(self, self.rank() - 2, self.rank() - 1);
 }
@@ -177,6 +178,8 @@ Value narrow(const Call& call) {
   std::size_t dim = dim_of(call, "dim");
   Expr start = call["start"].as_int(), length = call["length"].as_int(), size = made.sizes[dim];
   start = from_front(call.env, start, size);
+  if (call.env.statically_known_lt(start, 0) || call.env.statically_known_lt(length, 0))
+    refuse(call, "start and length are out of range for sizes {}", show(made.sizes));
   if (call.env.statically_known_lt(size, start + length))
     refuse(call, "start and length exceed size {}", show(made.sizes));
   made.sizes[dim] = call.env.simplify(length);

@@ -57,9 +57,32 @@ bool touches_complex(const Node& n) {
 /// Of its sizes or its type, which parts have as well.
 bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.target == "aten.is_complex.default"; }
 
+/// Whether a value is memory of an input, through views that leave its numbers as they are.
+bool lies_in_an_input(const Node* n) {
+  constexpr std::string_view kOtherwise[] = {
+      "aten.conj.default",      "aten._conj.default", "aten._neg_view.default", "aten.reshape.default",
+      "aten.to.dtype",          "aten.to.device",     "aten.to.other",          "aten.to.dtype_layout",
+      "aten.type_as.default",   "aten.mH.default",    "aten.matrix_H.default",  "aten.adjoint.default",
+      "aten.contiguous.default"};
+  while (n->opcode == Opcode::CallFunction) {
+    const Node* call = n->is_call("_operator.getitem") ? n->args[0].as_node() : n;
+    if (!call->op || !call->op->schema.is_view()) return false;
+    if (std::find(std::begin(kOtherwise), std::end(kOtherwise), call->target) != std::end(kOtherwise)) return false;
+    if (!call->args[0].is<Node*>()) return false;
+    n = call->args[0].as_node();
+  }
+  return n->opcode == Opcode::Placeholder;
+}
+
+/// Whether nothing but the program's end takes a value.
+bool is_returned_alone(const Node& n) {
+  return std::ranges::all_of(n.users(), [](const Node* user) { return user->opcode == Opcode::Output; });
+}
+
 class Splitter {
  public:
-  Splitter(fx::GraphModule& m, DType widest) : m_(m) { parts_.widest = widest; }
+  /// `is_branch`: not a program but a part of one.
+  Splitter(fx::GraphModule& m, DType widest, bool is_branch) : m_(m), is_branch_(is_branch) { parts_.widest = widest; }
 
   void run() {
     bool any = false;
@@ -72,7 +95,7 @@ class Splitter {
       renaming_.apply(m_);
       m_.graph.eliminate_dead_code();
     }
-    for (auto& [name, sub] : m_.subgraphs) split_complex(*sub, parts_.widest);
+    for (auto& [name, sub] : m_.subgraphs) Splitter(*sub, parts_.widest, true).run();
   }
 
  private:
@@ -88,6 +111,7 @@ class Splitter {
       parts_[n] = lists_.at(n->args[0].as_node()).at(index);
       return;
     }
+    if (!is_branch_ && n->is_call("aten.view_as_real.default") && is_returned_alone(*n) && lies_in_an_input(n)) return;
     fx::InsertBefore here(n);
     ComplexRewriter r(m_, n, parts_);
     if (asks_only(*n)) return;
@@ -194,6 +218,7 @@ class Splitter {
     Values args = n->args;
     for (Value& v : args) {
       if (!v.is<Node*>() || !is_complex_value(v) || v.as_node()->opcode == Opcode::Placeholder) continue;
+      if (!is_branch_ && lies_in_an_input(v.as_node())) continue;
       Node* old = v.as_node();
       ComplexRewriter r(m_, old, parts_);
       const auto pairs = r.interleaved(parts_.at(old), old->tensor());
@@ -203,6 +228,7 @@ class Splitter {
   }
 
   fx::GraphModule& m_;
+  bool is_branch_;
   PartsOf parts_;
   Renaming renaming_;
   std::unordered_map<const Node*, std::vector<Parts>> lists_;
@@ -210,7 +236,7 @@ class Splitter {
 
 }  // namespace
 
-void split_complex(fx::GraphModule& module, DType widest) { Splitter(module, widest).run(); }
+void split_complex(fx::GraphModule& module, DType widest) { Splitter(module, widest, false).run(); }
 
 bool splits_complex(const fx::GraphModule& module) {
   for (const Node* n = module.graph.first(); n; n = n->next()) {

@@ -65,8 +65,20 @@ Made sign(ComplexRewriter& r) {
 Made real_part(ComplexRewriter& r) { return Value(r.unary("clone", r.whole(r.node->args[0]).re)); }
 Made imaginary_part(ComplexRewriter& r) { return Value(r.unary("clone", r.whole(r.node->args[0]).im)); }
 
+/// The pairs that lie in memory, where both parts are taken out of those as they are.
+fx::Node* pairs_of(ComplexRewriter& r, const Parts& z) {
+  const auto pairs = [&](const Value& part, std::int64_t which) -> fx::Node* {
+    const fx::Node* n = part.is<fx::Node*>() ? part.as_node() : nullptr;
+    const bool taken = n && n->is_call("aten.select.int") && n->args[2] == Value(which) && n->args[1] == Value(-1);
+    return taken ? n->args[0].as_node() : nullptr;
+  };
+  fx::Node* of = pairs(z.re, 0);
+  return of && of == pairs(z.im, 1) && r.meta(of).sizes.back().is_constant(2) ? of : nullptr;
+}
+
 Made as_real(ComplexRewriter& r) {
   const Parts z = r.whole(r.node->args[0]);
+  if (fx::Node* pairs = pairs_of(r, z)) return Value(pairs);
   return Value(r.call("aten.stack.default", {Values{z.re, z.im}, -1}));
 }
 

@@ -190,6 +190,7 @@ Parts real_to_complex(ComplexRewriter& r, Parts x, const std::vector<std::int64_
 
 /// The last of `dims` becomes `n` long and real.
 Value complex_to_real(ComplexRewriter& r, Parts x, std::vector<std::int64_t> dims, const Expr& n, int by) {
+  if (dims.empty()) r.refuse("transforms along at least one dimension");
   const std::int64_t last = dims.back();
   dims.pop_back();
   const Expr points = r.module.env->simplify(points_of(r, x, dims) * n);
@@ -272,6 +273,7 @@ Made rfft(ComplexRewriter& r) {
 
 Value half_to_real(ComplexRewriter& r, Parts x, int by) {
   const Extent e = extent(r);
+  if (e.dims.empty()) r.refuse("transforms along at least one dimension");
   const std::size_t last = e.dims.size() - 1;
   x = fitted(r, x, e, last);
   const Expr have = r.meta(x.re).sizes[static_cast<std::size_t>(e.dims[last])];

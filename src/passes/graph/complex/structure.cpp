@@ -8,23 +8,29 @@ namespace coil::passes {
 
 namespace {
 
-/// The call with every complex argument's real part, or with the imaginary ones (real tensors beside them in lists
-/// count as zero there).
+/// Whether an argument holds numbers that go into the result, and is no index or mask.
+bool is_source(const ops::Parameter& p) { return p.name == "src" || p.name == "source" || p.name == "values"; }
+
+/// The call with every complex argument's real part, or with the imaginary ones (real tensors beside them, in lists or
+/// written into complex ones, count as zero there).
 Values arguments_of_part(ComplexRewriter& r, bool imaginary) {
-  auto part = [&](const Value& v, bool in_list) -> Value {
+  auto part = [&](const Value& v, bool is_number) -> Value {
     const bool tensor = v.is<fx::Node*>() && v.as_node()->is_tensor();
-    if (!tensor || (!r.is_complex_node(v) && !in_list)) return v;
+    if (!tensor || (!r.is_complex_node(v) && !is_number)) return v;
     const Parts p = r.whole(v);
     return imaginary ? p.im : p.re;
   };
   auto any_complex = [&](const Values& list) {
     return std::any_of(list.begin(), list.end(), [&](const Value& v) { return r.is_complex_node(v); });
   };
+  const bool makes_complex = r.node->is_tensor() && is_complex(r.result().dtype);
   Values args;
-  for (const Value& v : r.node->args) {
+  for (std::size_t i = 0; i < r.node->args.size(); ++i) {
+    const Value& v = r.node->args[i];
     const auto* list = v.get_if<Values>();
     if (!list || !any_complex(*list)) {
-      args.push_back(part(v, false));
+      // The first is real only where `dtype` makes it complex.
+      args.push_back(part(v, is_source(r.node->op->schema.parameters[i]) || (i == 0 && makes_complex)));
       continue;
     }
     Values items;
@@ -52,6 +58,7 @@ Made part_wise(ComplexRewriter& r) {
       for (std::size_t i = 0; i < made->meta.value.as_list().size(); ++i)
         results[imaginary].push_back(r.item(made, static_cast<std::int64_t>(i)));
   }
+  if (r.node->is_tensor() && !is_complex(r.result().dtype)) return results[0].at(0);  // copied into real numbers
   if (r.node->is_tensor()) return Parts{results[0].at(0), results[1].at(0)};
   std::vector<Parts> list;
   for (std::size_t i = 0; i < results[0].size(); ++i) list.push_back({results[0][i], results[1][i]});

@@ -121,7 +121,8 @@ Value index_select_backward(Rewriter& r) {
 }
 
 Value dropout_backward(Rewriter& r) {
-  return r.to(r.mul(r.mul(r["grad_output"], r.to(r["mask"], r.result().dtype)), r["scale"]), r.result().dtype);
+  const DType type = r.result().dtype;
+  return r.to(r.mul(r.mul(r.to(r["grad_output"], type), r.to(r["mask"], type)), r["scale"]), type);
 }
 
 /// In training the slopes are those that were drawn.

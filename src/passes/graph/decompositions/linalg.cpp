@@ -16,7 +16,7 @@ Value matrix_vector(Rewriter& r, const Value& a, const Value& x) {
   return r.call("aten.squeeze.dims", {mm(r, a, r.unsqueeze(x, 1)), dims_value({1})});
 }
 
-Value inner_product(Rewriter& r, const Value& a, const Value& b) { return r.sum(r.mul(a, b), {0}); }
+Value inner_product(Rewriter& r, const Value& a, const Value& b) { return r.to(r.sum(r.mul(a, b), {0}), r.dtype(a)); }
 
 Value swap_last(Rewriter& r, const Value& x) {
   std::vector<std::int64_t> order;

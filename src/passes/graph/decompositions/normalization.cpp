@@ -117,7 +117,9 @@ Value native_batch_norm(Rewriter& r) {
     Values results{
         affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps")),
         nothing(r, 1), nothing(r, 2)};
-    if (functional) results.insert(results.end(), {r["running_mean"], r["running_var"]});
+    if (functional)
+      for (const char* name : {"running_mean", "running_var"})
+        results.push_back(r.call("aten.clone.default", {r[name]}));
     return results;
   }
   if (!functional && r.has("running_mean")) r.refuse("writes its running statistics; the functional form is compiled");

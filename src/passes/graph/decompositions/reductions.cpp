@@ -138,6 +138,8 @@ Value norm(Rewriter& r) {
 Value log_sum_exp(Rewriter& r) {
   Value x = r.widened(r.to(r["self"], r.result().dtype));
   auto dims = reduced_dims(r);
+  if (r.module.env->simplify(sym::product(r.meta(x).sizes)).is_constant(0))
+    return r.full(r.result().sizes, -std::numeric_limits<double>::infinity(), r.result().dtype);
   Value most = r.call("aten.amax.default", {x, dims_value(dims), true});
   Value endless = r.call("aten.isinf.default", {most});
   most = r.where(endless, 0, most);
