@@ -188,7 +188,7 @@ class Chunks(nn.Module):
         largest = funcol.all_reduce(x @ self.third, "max", group)
         total = funcol.all_reduce(nn.functional.linear(batch, self.third, self.bias), "sum", group)
         every = funcol.all_gather_tensor(x * 2, 0, group)
-        hidden = torch.relu(every @ self.first)
+        hidden = torch.tanh(every @ self.first)
         shared = funcol.reduce_scatter_tensor(hidden @ self.second, "sum", 0, group)
         again = funcol.all_gather_tensor(shared, 0, group)
         return largest + x, total * 2, shared, torch.tanh(again @ self.third), again @ self.first
