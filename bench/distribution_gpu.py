@@ -1,6 +1,6 @@
 """Collectives of Coil's programs on GPUs of one machine: values, latencies, and what happens when a rank dies.
 
-    python bench/distribution_gpu.py [--ranks N] [values|package|latency|faults|decoder|fsdp|overlap ...]
+    python bench/distribution_gpu.py [--ranks N] [values|package|latency|faults|decoder|fsdp|overlap|prefill ...]
 
 A process for each rank and GPU. `values`: every collective, for six types and sizes from none to 64 MiB, sums by NCCL
 and in one and two shots over symmetric memory, against torch.distributed's over NCCL. `package`: an exported program
@@ -10,9 +10,10 @@ symmetric memory in CUDA graphs; `chosen` is what a program does that is compile
 killed; the others are to end with an error. `decoder`: a tensor-parallel Llama-like stack, one call of 1, 16 and 1,024
 tokens, by eager, Inductor and Coil, with and without CUDA graphs. `fsdp`: training steps of a GPT-2 under FSDP2,
 losses against eager's. `overlap`: an exchange beside products that do not need it, and many small ones, with and
-without the pass that moves them (`--device cpu` runs these three over Gloo, in small sizes). Each part prints as it
-goes and is ended when it takes too long. With torch before 2.12 `package` gathers a contiguous copy where later ones
-gather a transposed tensor, which eager refused.
+without the pass that moves them. `prefill`: an MLP of 1,024 and of 4,096 tokens, its exchange in one piece and in
+chunks beside the products. (`--device cpu` runs these four over Gloo, in small sizes.) Each part prints as it goes and
+is ended when it takes too long. With torch before 2.12 `package` gathers a contiguous copy where later ones gather a
+transposed tensor, which eager refused.
 """
 
 import argparse
@@ -41,7 +42,16 @@ FORMS = {
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.uint8]
 SIZES = [0, 1, 3, 1000, 16 << 10, 100_003, 1 << 20]  # elements of a rank's share; beside them 64 MiB of all
 LATENCY_BYTES = [4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
-SECONDS = {"values": 80, "package": 40, "latency": 70, "faults": 50, "decoder": 238, "fsdp": 238, "overlap": 100}
+SECONDS = {
+    "values": 80,
+    "package": 40,
+    "latency": 70,
+    "faults": 50,
+    "decoder": 238,
+    "fsdp": 238,
+    "overlap": 100,
+    "prefill": 160,
+}
 CHAIN = 20
 functional = torch.ops._c10d_functional
 wait = functional.wait_tensor
@@ -434,11 +444,13 @@ STEPS = {
     "decoder": distribution_steps.decoder_main,
     "fsdp": distribution_steps.fsdp_main,
     "overlap": distribution_steps.overlap_main,
+    "prefill": distribution_steps.prefill_main,
 }
 SMALL = {
     "decoder": {"sizes": {"width": 64, "head": 8, "heads": 8, "kv_heads": 4, "hidden": 96, "layers": 2}},
     "fsdp": {"sizes": {"words": 64, "tokens": 16, "width": 32, "heads": 4, "layers": 2}, "steps": 10},
     "overlap": {"exchanged": 16 << 20, "width": 512, "products": 16, "count": 16},
+    "prefill": {"width": 512, "hidden": 2048, "tokens": (1024,)},
 }
 
 

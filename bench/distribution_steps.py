@@ -287,5 +287,78 @@ def overlap_main(rank, ranks, device="cuda", exchanged=256 << 20, width=4096, pr
     return failed
 
 
+class SummedMlp(torch.nn.Module):
+    """A rank's share of an MLP over all tokens, whose results are added up."""
+
+    def __init__(self, width, hidden):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(width, hidden, bias=False), torch.nn.Linear(hidden, width, bias=False)
+
+    def part(self, x):
+        return self.down(torch.relu(self.up(x)))
+
+    def forward(self, x):
+        return funcol.all_reduce(self.part(x), "sum", dist.group.WORLD)
+
+
+class ScatteredMlp(SummedMlp):
+    """The same, with as many tokens on each rank: they are gathered before it and scattered behind it."""
+
+    def forward(self, x):
+        every = funcol.all_gather_tensor(x, 0, dist.group.WORLD)
+        return funcol.reduce_scatter_tensor(self.part(every), "sum", 0, dist.group.WORLD)
+
+
+def prefill_sides(module, x, device):
+    settings = {"whole": {}, "whole, the group's sums": GROUP_SETTINGS, "chunks by the model": {"chunks": "auto"}}
+    settings |= {f"{n} chunks": {"chunks": str(n)} for n in (2, 4, 8)}
+    for name, given in settings.items():
+        if "chunks" in given:
+            given = {"distribution.chunks": given["chunks"]}
+        packages = Packages(module, x)
+        for record in (False, True) if device == "cuda" else (False,):
+            yield f"Coil, {name}{', graphs' * record}", lambda: packages.call(given, record)
+    yield "eager", lambda: lambda: module(x)
+    if device == "cuda":
+        yield "eager, graphs", lambda: graphed(module, x)
+    yield "Inductor", lambda: compiled(module, x)
+
+
+def prefill_main(rank, ranks, device="cuda", width=4096, hidden=14336, tokens=(1024, 4096), seconds=130):
+    """An MLP of a prompt's tokens with its exchange in one piece and in chunks beside the products: milliseconds of a
+    call, and the largest distance to eager's values and to those of the whole.
+    """
+    began, failed, dtype = time.perf_counter(), 0, torch.bfloat16 if device == "cuda" else torch.float32
+    for kind, shares in ((SummedMlp, 1), (ScatteredMlp, ranks)):
+        torch.manual_seed(rank)
+        with torch.device(device):
+            module = kind(width, hidden // ranks).to(dtype).eval().requires_grad_(False)
+        for count in tokens:
+            random, rows, whole = torch.Generator().manual_seed(count + rank * (shares > 1)), [], None
+            x = torch.randn(count // shares, width, generator=random).to(device, dtype)
+            with torch.no_grad():
+                want = module(x)
+                for name, make in prefill_sides(module, x, device):
+                    if agreed(time.perf_counter() - began > seconds, device):
+                        rows.append([name, "not run, for time", None, None])
+                        continue
+                    try:
+                        call = make()
+                        got = call()
+                        whole = got if whole is None else whole
+                        errors = relative_error(got, want), relative_error(got, whole)
+                        failed |= errors[0] > 0.03
+                        rows.append([name, milliseconds(call, device), *errors])
+                    except Exception as e:  # the others are of interest all the same
+                        failed = failed or "Coil" in name
+                        rows.append([name, "failed: " + said(e), None, None])
+                    if rank == 0:
+                        print(f"prefill {kind.__name__} {count} tokens {rows[-1]}", flush=True)
+            if rank == 0:
+                print(f"\n{kind.__name__} of {width} and {hidden}, {count} tokens, {ranks} ranks\n")
+                print(table(["side", "ms of a call", "distance to eager's", "to the whole's"], rows))
+    return failed
+
+
 def _list(results):
     return results if isinstance(results, (list, tuple)) else [results]

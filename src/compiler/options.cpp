@@ -114,6 +114,10 @@ const Row kRows[] = {
     {"distribution.fuse_sums", &Settings::fuse_sums, "true|false",
      "on GPUs: kernels add up over a process group what they read of up to 256 KiB, where loops read it; false: a call "
      "of its own does"},
+    {"distribution.chunks", &Settings::chunks, "0|auto|N",
+     "products, and exchanges over a process group of what they make or take, are cut into N chunks of rows, so that "
+     "one chunk is exchanged while the next is computed; auto: where, and into as many as, saves time by a model of "
+     "the machine. All ranks must be compiled from programs with the same products"},
     {"distribution.overlap", &Settings::overlap, "true|false",
      "exchanges over a process group start as early, and are waited for as late, as saves time by a model of the "
      "machine"},
@@ -164,6 +168,10 @@ void set_determinism(Settings& s, const std::string& value) {
   s.deterministic = s.batch_invariant || parse_bool("deterministic", value);
 }
 
+bool is_number_of_chunks(const std::string& value) {
+  return value == "auto" || (!value.empty() && value.size() < 6 && value.find_first_not_of("0123456789") == value.npos);
+}
+
 }  // namespace
 
 Settings parse_settings(const std::map<std::string, std::string>& given) {
@@ -191,6 +199,7 @@ Settings parse_settings(const std::map<std::string, std::string>& given) {
     fail("setting cuda.tf32 takes none, products, convolutions or all, not '{}'", s.cuda_tf32);
   if (!is_products_choice(s.cuda_products))
     fail("setting cuda.products takes library, own or auto, not '{}'", s.cuda_products);
+  if (!is_number_of_chunks(s.chunks)) fail("setting distribution.chunks takes auto or a number, not '{}'", s.chunks);
   return s;
 }
 

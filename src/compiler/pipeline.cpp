@@ -9,6 +9,7 @@
 #include "codegen/triton/compile.h"
 #include "compiler/library.h"
 #include "compiler/options.h"
+#include "compiler/pipelines.h"
 #include "compiler/run_passes.h"
 #include "compiler/sample_sizes.h"
 #include "fx/text.h"
@@ -123,6 +124,7 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
           .realize = realize_limits(backend, settings),
           .one_shot_bytes = settings.one_shot_bytes,
           .two_shot_bytes = settings.two_shot_bytes,
+          .chunks_sums = settings.chunks != "auto" && passes::chunks_of(settings),
           .symm_mem_args = runtime::symm_mem_args};
 }
 

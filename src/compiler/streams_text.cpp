@@ -95,6 +95,9 @@ std::string streams_text(const wrapper::Program& p, const target::Costs& costs) 
     text += fmt::format("  {:.1f} us, {:.1f} as written; {} exchanges of several tensors; temporaries peak at {}, {}\n",
                         order->seconds * kStreamMicroseconds, order->written_seconds * kStreamMicroseconds,
                         order->buckets, human_bytes(order->peak), human_bytes(order->written_peak));
+  for (const wrapper::ChunkNote& note : p.chunk_notes)
+    text += note.chunks > 1 ? fmt::format("  {} in {} chunks\n", note.what, note.chunks)
+                            : fmt::format("  {} in one piece: {}\n", note.what, note.reason);
   return text + StreamColumns(p, entries).print();
 }
 

@@ -105,6 +105,12 @@ std::vector<Descriptor> collective_ops() {
   };
 }
 
+collectives::RowExchange collectives::row_exchange(std::string_view op) {
+  if (op == kAllReduce) return RowExchange::Reduces;
+  if (op == kReduceScatter) return RowExchange::Scatters;
+  return op == kAllGather ? RowExchange::Gathers : RowExchange::Other;
+}
+
 bool collectives::combines_off_host(std::string_view reduce, DType dtype) {
   if (dtype == DType::I16 || dtype == DType::U16) return false;
   if (reduce.starts_with('b')) return dtype == DType::Bool && reduce != "bxor";

@@ -48,6 +48,11 @@ inline constexpr Integer kPeer{
 inline constexpr Integer kTag{
     .name = "tag", .sentence = "Messages between two ranks with one tag come in order.", .fallback = 0};
 
+/// What a collective does with rows of one tensor, where these are all that it exchanges: it combines those of all
+/// ranks, gives each rank its share of what is combined, or puts those of all ranks behind one another.
+enum class RowExchange : std::uint8_t { Other, Reduces, Scatters, Gathers };
+RowExchange row_exchange(std::string_view op);
+
 /// Whether values on a GPU can be combined so: NCCL has no bits, no 16-bit integers, and no order or product of
 /// complex numbers.
 bool combines_off_host(std::string_view reduce, DType);

@@ -47,6 +47,7 @@ inline constexpr Integer kN{
     .name = "n", .sentence = "N, where it is known when the program is compiled.", .presence = Presence::Optional};
 inline constexpr Integer kK{
     .name = "k", .sentence = "K, where it is known when the program is compiled.", .presence = Presence::Optional};
+inline bool is_linear(std::string_view op) { return op == kName; }
 }  // namespace linear
 
 namespace matmul {

@@ -141,6 +141,15 @@ Shots shots_of(Context& ctx, const TensorBox& x, std::string_view reduce) {
   return *bytes <= one ? Shots::One : Shots::Two;
 }
 
+/// Whether a library's product makes the value, and nothing else is between.
+bool is_made_by_product(Context& ctx, const TensorBox& x) {
+  if (!x.storage->realized()) return false;
+  return std::ranges::any_of(ctx.graph.operations(), [&](const ir::Operation& op) {
+    const auto* call = std::get_if<ir::Extern>(&op.node);
+    return call && library_ops::has(call->op, library_ops::Trait::Product) && op.outs[0] == *x.storage->buffer;
+  });
+}
+
 /// The value's own memory as a communication buffer; nothing where it cannot be one, or does not lie row by row.
 std::optional<BufferView> own_comm_buffer(Context& ctx, const TensorBox& x, const ir::CommBufferLayout& layout) {
   if (ir::comm_buffer_refusal(x, layout)) return std::nullopt;
@@ -182,8 +191,9 @@ TensorBox sum_in_shared_memory(Context& ctx, Shots shots, const TensorBox& x, co
 Lowered all_reduce(Context& ctx, const ops::Values& args) {
   return over(ctx, args[0], [&](const TensorBox& x, const sym::TensorMeta& meta) {
     const std::string reduce = reduction_of(ctx, args[1], x.dtype(), x.device());
-    if (const Shots shots = shots_of(ctx, x, reduce); shots != Shots::None)
-      return sum_in_shared_memory(ctx, shots, x, group_of(args[2]), meta);
+    Shots shots = shots_of(ctx, x, reduce);
+    if (shots == Shots::Two && ctx.options.chunks_sums && is_made_by_product(ctx, x)) shots = Shots::None;
+    if (shots != Shots::None) return sum_in_shared_memory(ctx, shots, x, group_of(args[2]), meta);
     const BufferView copy = fresh_copy(ctx, x);
     return start(ctx, names::kAllReduce, {{"group", group_of(args[2])}, {"reduce", reduce}}, {copy}, copy);
   });

@@ -48,6 +48,9 @@ struct LowerOptions {
   /// those that ranks add up by shares (lowering/collectives.cpp). 0: none. one_shot_bytes of -1: by the number of
   /// ranks.
   std::int64_t one_shot_bytes = 0, two_shot_bytes = 0;
+  /// What products make is added up by the group's collective where it would be by shares, for the wrapper's pass
+  /// chunk-collectives to start it chunk by chunk.
+  bool chunks_sums = false;
   /// Names of the arguments that a host's operator takes in memory that ranks share. Empty: none of any.
   std::function<std::vector<std::string>(std::string_view op)> symm_mem_args = {};
 };

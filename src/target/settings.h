@@ -63,6 +63,9 @@ struct Settings {
   std::int64_t one_shot_bytes = -1, two_shot_bytes = 64 << 20;
   bool fuse_sums =
       true;  ///< distribution.fuse_sums: kernels add up over a group what they read (passes/loop/fuse_sums.h)
+  /// distribution.chunks: of products beside the exchanges of what they make or take; auto: as many as gain. 0, 1:
+  /// none.
+  std::string chunks = "0";
   bool overlap = true;  ///< distribution.overlap: exchanges are moved, and begin together, where that saves time
   /// distribution.bucket_bytes, distribution.overlap_bytes: what exchanges that begin together move at most, and by how
   /// much temporaries may then need more at their peak (passes/wrapper/overlap_collectives.h).

@@ -16,6 +16,12 @@ Expr span_bytes(const sym::ShapeEnv& env, DType dtype, const Exprs& sizes, const
   return env.simplify(sym::where(empty, 0, (last + 1) * static_cast<std::int64_t>(size_of(dtype))));
 }
 
+bool lie_apart(const sym::ShapeEnv& env, const View& a, const View& b) {
+  const auto begin = [](const View& v) { return v.offset * static_cast<std::int64_t>(size_of(v.dtype)); };
+  const auto end = [&](const View& v) { return begin(v) + span_bytes(env, v.dtype, v.sizes, v.strides); };
+  return env.statically_known_le(end(a), begin(b)) || env.statically_known_le(end(b), begin(a));
+}
+
 std::size_t Program::place_of(Device d) const {
   const auto found = std::ranges::find(others, d);
   return found == others.end() ? 0 : static_cast<std::size_t>(found - others.begin()) + 1;

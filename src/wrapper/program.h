@@ -190,6 +190,13 @@ struct ExchangeOrder {
   std::size_t buckets = 0;  ///< of exchanges that start together
 };
 
+/// What became of an exchange beside products (passes/wrapper/chunk_collectives.h). For people.
+struct ChunkNote {
+  std::string what;        ///< the exchange
+  std::size_t chunks = 1;  ///< 1: it is in one piece
+  std::string reason;      ///< then, why
+};
+
 /// What crosses the borders of a part. Buffers that are allocated and freed in it are in neither list.
 struct Part {
   std::vector<BufferId> inputs;   ///< that lines of it use and that live before it, in order of their first use
@@ -217,6 +224,7 @@ struct Program {
   std::optional<PartCounts> part_counts;
   std::optional<MemoryOrder> memory_order;
   std::optional<ExchangeOrder> exchange_order;
+  std::vector<ChunkNote> chunk_notes;
   bool check_lifetimes = false;  ///< runs are watched, in languages that do not watch themselves
   /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where
   /// nobody asked.
@@ -282,6 +290,9 @@ std::map<std::size_t, Joined> joined_values(const Program&);
 void verify(const Program&);
 /// The part of it that holds before symbols are defined and lifetimes planned.
 void verify_calls(const Program&);
+
+/// Whether all of one view lies behind all of the other, of the same buffer, as far as is known.
+bool lie_apart(const sym::ShapeEnv&, const View&, const View&);
 
 /// Bytes that a strided layout spans; 0 when a size is 0.
 Expr span_bytes(const sym::ShapeEnv&, DType, const Exprs& sizes, const Exprs& strides);

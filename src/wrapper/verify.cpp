@@ -40,8 +40,7 @@ class Verifier {
   /// A collective that nothing has waited for yet.
   struct Exchange {
     std::size_t line, depth;
-    BufferId result;
-    std::vector<BufferId> operands;
+    View result, operand;
   };
   struct Block {
     std::vector<State> before;
@@ -81,26 +80,40 @@ class Verifier {
     state_[b] = State::Live;
   }
 
-  // ---- Exchanges between processes: until the wait nothing touches the result, and nothing writes to the operands
-  // ----
+  // ---- Exchanges between processes: until the wait nothing touches the result, and nothing writes to the operand ----
 
-  void untouched(const Uses& u) const {
+  /// Whether any of the views may have memory in common with another one.
+  bool meets(const std::vector<View>& views, const View& other) const {
+    return std::ranges::any_of(
+        views, [&](const View& v) { return v.buffer == other.buffer && !lie_apart(*p_.env, v, other); });
+  }
+
+  /// Views that a line reads and writes.
+  struct Touched {
+    std::vector<View> reads, writes;
+  };
+  Touched all_of(const Uses& u) const {
+    Touched out;
+    for (BufferId b : u.reads) out.reads.push_back(whole(p_, b));
+    for (BufferId b : u.writes) out.writes.push_back(whole(p_, b));
+    return out;
+  }
+
+  void untouched(const Touched& t) const {
     for (const Exchange& e : exchanges_) {
-      for (const auto* side : {&u.reads, &u.writes})
-        for (BufferId b : *side)
-          COIL_CHECK(b != e.result, "line {} uses {}, which the collective of line {} gives, before a wait", at_,
-                     p_.buffers[b].name, e.line);
-      for (BufferId b : u.writes)
-        COIL_CHECK(std::ranges::find(e.operands, b) == e.operands.end(),
-                   "line {} writes to {}, which the collective of line {} reads, before a wait", at_,
-                   p_.buffers[b].name, e.line);
+      COIL_CHECK(!meets(t.reads, e.result) && !meets(t.writes, e.result),
+                 "line {} uses {}, which the collective of line {} gives, before a wait", at_,
+                 p_.buffers[e.result.buffer].name, e.line);
+      COIL_CHECK(!meets(t.writes, e.operand),
+                 "line {} writes to {}, which the collective of line {} reads, before a wait", at_,
+                 p_.buffers[e.operand.buffer].name, e.line);
     }
   }
 
   /// Memory that is given back, or away.
   void released(BufferId b) const {
     for (const Exchange& e : exchanges_)
-      COIL_CHECK(b != e.result && std::ranges::find(e.operands, b) == e.operands.end(),
+      COIL_CHECK(b != e.result.buffer && b != e.operand.buffer,
                  "line {} lets go of {} while the collective of line {} is on its way", at_, p_.buffers[b].name,
                  e.line);
   }
@@ -110,29 +123,34 @@ class Verifier {
     for (const Exchange& e : exchanges_)
       COIL_CHECK(e.depth < open_.size(),
                  "{} at line {}, and nothing has waited for {}, which the collective of line {} gives", what, at_,
-                 p_.buffers[e.result].name, e.line);
+                 p_.buffers[e.result.buffer].name, e.line);
+  }
+
+  /// What is waited for: it begins where the result does.
+  auto awaited(const View& v) {
+    return std::ranges::find_if(exchanges_, [&](const Exchange& e) {
+      return e.result.buffer == v.buffer && p_.env->statically_known_equal(e.result.offset, v.offset);
+    });
   }
 
   void exchange(const CallExtern& c) {
-    const Uses u = uses(c);
     if (library_ops::has(c.op, library_ops::Trait::Wait)) {
-      const auto found = std::ranges::find(exchanges_, u.writes.at(0), &Exchange::result);
+      const View& waited = c.outputs.at(0);
+      const auto found = awaited(waited);
       COIL_CHECK(found != exchanges_.end(), "line {} waits for {}, which no collective is about to give", at_,
-                 p_.buffers[u.writes[0]].name);
-      for (BufferId b : found->operands)
-        COIL_CHECK(std::ranges::find(u.reads, b) != u.reads.end(),
-                   "line {} does not keep {} alive, which the collective of line {} reads", at_, p_.buffers[b].name,
-                   found->line);
+                 p_.buffers[waited.buffer].name);
+      COIL_CHECK(std::ranges::find(c.inputs, found->operand.buffer, &View::buffer) != c.inputs.end(),
+                 "line {} does not keep {} alive, which the collective of line {} reads", at_,
+                 p_.buffers[found->operand.buffer].name, found->line);
       exchanges_.erase(found);
       return;
     }
-    untouched(u);
+    untouched({c.inputs, c.outputs});
     if (!library_ops::has(c.op, library_ops::Trait::Collective)) return;
-    for (std::size_t k = 0; k < u.writes.size(); ++k) {
-      const auto others = u.writes.begin() + static_cast<std::ptrdiff_t>(k);
-      COIL_CHECK(std::find(u.writes.begin(), others, u.writes[k]) == others, "line {} gives {} twice", at_,
-                 p_.buffers[u.writes[k]].name);
-      exchanges_.push_back({at_, open_.size(), u.writes[k], {c.inputs.at(k).buffer}});
+    for (std::size_t k = 0; k < c.outputs.size(); ++k) {
+      const std::vector<View> before(c.outputs.begin(), c.outputs.begin() + static_cast<std::ptrdiff_t>(k));
+      COIL_CHECK(!meets(before, c.outputs[k]), "line {} gives {} twice", at_, p_.buffers[c.outputs[k].buffer].name);
+      exchanges_.push_back({at_, open_.size(), c.outputs[k], c.inputs.at(k)});
     }
   }
 
@@ -243,7 +261,7 @@ class Verifier {
                p_.kernels[c.kernel].symbol, to_string(p_.device_of(place)));
     for (BufferId b : c.buffers) lies(b, place);
     for (BufferId b : c.buffers) live(b);
-    untouched(uses(c));
+    untouched(all_of(uses(c)));
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       if (c.written[k]) written(c.buffers[k]);
     for (Expr e : c.scalars) known(e);
@@ -280,7 +298,7 @@ class Verifier {
     for (const View& v : c.inputs) viewed(v);
     for (const auto& v : c.outputs)
       if (v) viewed(*v), written(v->buffer);
-    untouched(uses(c));
+    untouched(all_of(uses(c)));
     read_by_host(uses(c));
     for (const auto& a : c.arguments) ops::for_each_integer(a.value, [this](Expr e) { known(e); });
     COIL_CHECK(c.writes.size() <= c.outputs.size(), "line {} has no results for what {} writes to", at_, c.op);
@@ -362,7 +380,7 @@ class Verifier {
 
   void check(const ReadSymbol& r) {
     live(r.source);
-    untouched(uses(r));
+    untouched(all_of(uses(r)));
     symbols_.define(r.symbol);
   }
 

@@ -22,6 +22,7 @@ from torch import nn
 import coil_harness
 import distribution_models as models
 import emitted
+import emulated_cuda
 
 # Before torch 2.12 eager's all_gather_tensor takes contiguous tensors alone.
 TAKES_STRIDES = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 12)
@@ -163,6 +164,34 @@ class Residuals(nn.Module):
         out += [part.t() + 1, part.sum(0), part.amax(-1), total(x + 1) * total(x - 1)]
         later = total(torch.tanh(out[0]))
         return out, later + x, torch.softmax(total(later * 2), -1)
+
+
+class Residual(nn.Module):
+    """A sum of as many rows as a call has, in the kernel that reads it."""
+
+    def forward(self, x):
+        return torch.relu(x + funcol.all_reduce(torch.sin(x), "sum", dist.group.WORLD))
+
+
+class Chunks(nn.Module):
+    """Products beside exchanges of what they make and take: of plain rows, with a bias, of one matrix of a batch."""
+
+    def __init__(self, rank, ranks):
+        super().__init__()
+        random = torch.Generator().manual_seed(20 + rank)
+        draw = lambda *sizes: nn.Parameter(torch.randn(*sizes, generator=random) / 4)
+        self.first, self.second, self.third, self.bias = draw(24, 40), draw(40, 24), draw(24, 24), draw(24)
+        self.ranks = ranks
+
+    def forward(self, x, batch):
+        group = dist.group.WORLD
+        largest = funcol.all_reduce(x @ self.third, "max", group)
+        total = funcol.all_reduce(nn.functional.linear(batch, self.third, self.bias), "sum", group)
+        every = funcol.all_gather_tensor(x * 2, 0, group)
+        hidden = torch.tanh(every @ self.first)
+        shared = funcol.reduce_scatter_tensor(hidden @ self.second, "sum", 0, group)
+        again = funcol.all_gather_tensor(shared, 0, group)
+        return largest + x, total * 2, shared, torch.tanh(again @ self.third), again @ self.first
 
 
 class Experts(nn.Module):
@@ -326,6 +355,8 @@ def programs(rank, ranks):
         (values(4, 512), values(3, 1030).half(), values(2, 4096).bfloat16(), values(5, 7), values(2, 3001)),
         None,
     )
+    made["chunks"] = Chunks(rank, ranks), (values(14, 24), values(1, 9, 24)), None
+    made["residual"] = Residual(), (values(4, 512),), {"x": {0: rows}}
     made["large"] = Large(), (values(300, 400),), None
     made["messages"] = Messages(rank, ranks), (values(40, 3), integers(torch.int64).view(2, 3)), None
     made["around"] = Around(rank, ranks), (values(70, 5),), None
@@ -337,20 +368,35 @@ def programs(rank, ranks):
     made["mixture"] = models.Experts(rank, ranks), (values(12, 16),), None
     made["branches"] = Branches(ranks), (values(4, 24), values(96, 96)), None
     made["dimensions"] = Dimensions(), (values(3, 2 * ranks, 2 * ranks),), None
+    made["in_place"] = InPlace(), (values(2, 3),), None
+    made["experts"] = Experts(ranks), (values(int(counts.sum()), 3), counts), None
     if ranks == 2:
         types = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]
-        made["in_place"] = InPlace(), (values(2, 3),), None
         kinds = [torch.float32, *types]
         made["kinds"] = Kinds(), (*(integers(t).clamp(max=9) for t in kinds), values(6) > 0), None
         made["types"] = Types(), (*map(integers, types), values(6) > 0), None
-        made["experts"] = Experts(ranks), (values(int(counts.sum()), 3), counts), None
     return made
 
 
+EMULATED = ("--device", "cuda", "--set", "cuda.arch=sm_90")
+CHUNKS = [
+    option
+    for setting in ("chunks=3", "one_shot_bytes=0", "two_shot_bytes=0")
+    for option in ("--set", f"distribution.{setting}")
+]
+
+
 def emitted_results(form, path, args):
-    """What a program written in Python gives in this process."""
-    module = emitted.load_module(emitted.emit(path, form))
-    return module.load()(*args) if form == "fx" else module.call(list(args))
+    """What a program written in Python gives in this process; `python-cuda` and `fx-cuda` with the kernels of a GPU on
+    the machine that test/python/emulated_cuda.py puts into their place, `python-chunks` and `fx-chunks` with products
+    and exchanges in chunks.
+    """
+    language, _, kind = form.partition("-")
+    if kind == "cuda":
+        module = emulated_cuda.load_emulated(emitted.emit(path, language, *EMULATED))
+    else:
+        module = emitted.load_module(emitted.emit(path, language, *(CHUNKS if kind else ())))
+    return module.load()(*args) if language == "fx" else module.call(list(args))
 
 
 def begin(rank, ranks, folder, name):

@@ -14,6 +14,8 @@ from safetensors.torch import load_file
 
 import coil_harness
 from coil_harness import ROOT, coil, coil_ok, differences
+from distribution_programs import CHUNKS
+from emitted import build_program, emit
 
 pytestmark = pytest.mark.xdist_group("distribution")  # exported once
 PROGRAMS = (
@@ -32,6 +34,7 @@ PROGRAMS = (
     "planned",
     "mixture",
     "branches",
+    "chunks",
 )
 RANKS = 2
 EXCHANGES = ("all_gather", "reduce_scatter", "all_reduce")
@@ -79,8 +82,9 @@ def test_program(folder, name):
 
 
 def test_four_ranks(tmp_path):
-    exported(tmp_path, 4, "branches", "mixture")
-    for name in ("branches", "mixture"):
+    names = ("branches", "mixture", "experts", "ring")
+    exported(tmp_path, 4, *names)
+    for name in names:
         run(tmp_path, name, compiled(tmp_path, name, 4), 4)
 
 
@@ -94,6 +98,54 @@ def test_exchanges_start_together_and_beside_other_work(folder):
     starts = lambda lines: [op for line in lines.splitlines() for op in EXCHANGES if f" = {op}(" in line]
     assert starts(apart) == [op for op in EXCHANGES for _ in range(5)] and starts(text) == list(EXCHANGES)
     assert "3 exchanges of several tensors" in report and "all_gather buf" in report and "group 0" in report
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_products_in_chunks(folder, tmp_path, ranks):
+    """Exchanges of what products make and take, chunk by chunk, of rows that chunks do not share equally."""
+    place = folder if ranks == RANKS else exported(tmp_path, ranks, "chunks")
+    apart = [*CHUNKS, "--set", "distribution.bucket_bytes=0"]  # the model would start such small gathers together
+    text = coil_ok("compile", place / "chunks.0.pt2", "--emit", "wrapper", "-o", "-", *apart).stdout
+    assert {op: text.count(f" = {op}(") for op in EXCHANGES} == {"all_gather": 4, "reduce_scatter": 3, "all_reduce": 6}
+    assert text.count(" = wait_collective(") == 13
+    report = coil_ok("explain", place / "chunks.0.pt2", *CHUNKS).stdout
+    assert report.count(" in 3 chunks") == 4 and report.count("in one piece: chunks would need more memory") == 1, (
+        report
+    )
+    run(place, "chunks", compiled(place, "chunks", ranks, lambda rank: CHUNKS), ranks)
+
+
+def test_products_in_chunks_by_the_model(folder):
+    """What is small stays whole, and says why."""
+    auto = [*CHUNKS, "--set", "distribution.chunks=auto"]
+    report = coil_ok("explain", folder / "chunks.0.pt2", *auto).stdout
+    assert report.count("in one piece: it is too small") == 5, report
+
+
+@pytest.mark.parametrize("form", ["python", "fx"])
+def test_products_in_chunks_in_python(folder, form):
+    script = ROOT / "test/python/distribution_programs.py"
+    processes = [
+        subprocess.Popen([sys.executable, script, "--emitted", f"{form}-chunks", str(r), str(RANKS), folder, "chunks"])
+        for r in range(RANKS)
+    ]
+    assert not any([process.wait(100) for process in processes])
+    for rank in range(RANKS):
+        got = load_file(folder / f"chunks.{rank}.{form}-chunks.safetensors")
+        assert not differences(got, load_file(folder / f"chunks.{rank}.want.safetensors"))
+
+
+def test_products_in_chunks_in_cpp(folder):
+    env = coil_harness.ENVIRONMENT | {"COIL_GROUP_STORE": f"file:{folder / 'cpp'}", "WORLD_SIZE": str(RANKS)}
+    processes = []
+    for rank in range(RANKS):
+        program = build_program(emit(folder / f"chunks.{rank}.pt2", "cpp", *CHUNKS))
+        files = [folder / f"chunks.{rank}.{kind}.safetensors" for kind in ("in", "cpp")]
+        processes.append(subprocess.Popen([program, *files], env=env | {"RANK": str(rank)}))
+    assert not any([process.wait(100) for process in processes])
+    for rank in range(RANKS):
+        got = load_file(folder / f"chunks.{rank}.cpp.safetensors")
+        assert not differences(got, load_file(folder / f"chunks.{rank}.want.safetensors"))
 
 
 def test_ranks_that_start_other_ones_together(folder):

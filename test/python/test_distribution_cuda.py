@@ -10,7 +10,8 @@ import sys
 import time
 
 import pytest
-from safetensors.torch import load_file
+import torch
+from safetensors.torch import load_file, save_file
 
 from coil_harness import COIL, ENVIRONMENT, ROOT, coil, coil_ok, differences
 from emitted import BUILD, build_program, emit
@@ -22,7 +23,7 @@ pytestmark = [
     pytest.mark.xdist_group("distribution_cuda"),  # exported once
 ]
 CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
-PROGRAMS = ["kinds", "exchanges", "in_place", "experts", "around", "large", "branches", "residuals"]
+PROGRAMS = ["kinds", "exchanges", "in_place", "experts", "around", "large", "branches", "residuals", "residual"]
 RANKS = 2
 
 
@@ -95,7 +96,7 @@ def run(folder, name, store, *options, **more):
 def test_program(folder, name):
     for errors in run(folder, name, f"nccl-{name}"):
         assert ("cannot share memory" in errors) == (
-            name in ("kinds", "in_place", "messages", "large", "residuals")
+            name in ("kinds", "in_place", "messages", "large", "residuals", "residual")
         )  # the driver of tests maps none
 
 
@@ -168,6 +169,29 @@ def test_sums_in_calls_of_their_own(folder):
         assert "cannot share memory" in errors
 
 
+@pytest.mark.parametrize("form", ["python", "fx"])
+def test_sums_in_kernels_in_python(folder, form):
+    """Over torch's group, twice: kernels find the sum in their operand, and no other rank to wait for."""
+    text = emit(folder / "residuals.0.pt2", form, *TO_CUDA).read_text()
+    assert "torch_begin_peer_sum" in text and "c_peer_sum<" in text
+    script, names = ROOT / "test/python/distribution_programs.py", ("residuals", "residual")
+    processes = [
+        subprocess.Popen(
+            [sys.executable, script, "--emitted", f"{form}-cuda", str(rank), str(RANKS), folder, *names],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(RANKS)
+    ]
+    for process in processes:
+        _, errors = process.communicate(timeout=200)
+        assert process.returncode == 0, errors[-2000:]
+    for name in names:
+        for rank in range(RANKS):
+            got = load_file(folder / f"{name}.{rank}.{form}-cuda.safetensors")
+            assert not differences(got, load_file(folder / f"{name}.{rank}.want.safetensors"))
+
+
 def test_rank_that_fuses_no_sums(folder):
     """Ranks that would wait for one another in different ways are told before anything is exchanged."""
     apart = lambda rank: ("--set", "distribution.fuse_sums=false") if rank == 1 else ()
@@ -197,6 +221,23 @@ def test_rank_that_leaves_sums_in_kernels(folder, ending):
     processes[1].wait()
     assert processes[0].returncode == 1 and time.monotonic() - begin < 30
     assert "a sum of" in errors and "rank 1 is gone" in errors and "internal error" not in errors, errors
+
+
+@pytest.mark.parametrize("graphs", ["false", "true"])
+def test_ranks_at_sums_of_other_sizes(folder, graphs):
+    """Each is told of the other's size long before the time is over, whether it has more elements or fewer."""
+    for rank, rows in enumerate((4, 6)):
+        save_file({"x": torch.ones(rows, 512)}, folder / f"rows.{rank}.safetensors")
+    inputs = lambda rank: ("--inputs", folder / f"rows.{rank}.safetensors")
+    command = lambda rank: ("bench", "--seconds", "60", "--set", f"cuda.graphs={graphs}", *inputs(rank))
+    begin = time.monotonic()
+    processes = start(folder, "residual", command, f"sizes-{graphs}", **SHARES)
+    for rank, process in enumerate(processes):
+        _, errors = process.communicate(timeout=60)
+        own, others = (2048, 3072) if rank == 0 else (3072, 2048)
+        assert process.returncode == 1 and time.monotonic() - begin < 50
+        assert f"a sum of {own} elements" in errors and "internal error" not in errors, errors
+        assert f"rank {1 - rank} is at another sum, of {others} elements" in errors, errors
 
 
 @pytest.mark.parametrize("graphs", ["false", "true"])

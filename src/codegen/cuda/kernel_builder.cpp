@@ -305,6 +305,11 @@ void KernelBuilder::settle_peer_sum() {
   line("c_settle({}, epoch, ticket);", pointer(ir::peer_table(graph, *sum_), true));
 }
 
+/// How many elements the sum has: ranks compare it.
+std::string KernelBuilder::sum_elements() {
+  return text(env().simplify(sym::product(graph.buffer(*sum_).layout.sizes)));
+}
+
 /// What stands for the pointer to a sum's operand. Kernels of one table are one behind the other: each changes it.
 std::string KernelBuilder::begin_peer_sum(KernelParts& parts) {
   const std::string sum = pointer(*sum_, false), table = pointer(ir::peer_table(graph, *sum_), true);
@@ -313,15 +318,15 @@ std::string KernelBuilder::begin_peer_sum(KernelParts& parts) {
   parts.parameters[at].name = fmt::format("q{}", at);
   std::string text = fmt::format(
       "  const u32 epoch = c_epoch({1});\n  c_sync();\n  const u32 ticket = c_ticket({1});\n"
-      "  const c_peer_sum<c_of_{2}> {0}(q{3}, {1}, epoch);\n",
-      sum, table, short_name(graph.buffer(*sum_).layout.dtype), at);
+      "  const c_peer_sum<c_of_{2}> {0}(q{3}, {1}, epoch, {4});\n",
+      sum, table, short_name(graph.buffer(*sum_).layout.dtype), at, sum_elements());
   if (!std::exchange(settled_, true)) text += fmt::format("  c_settle({}, epoch, ticket);\n", table);
   return text;
 }
 
 Kernel KernelBuilder::finish(SymbolicLaunch launch) {
   Kernel k;
-  if (sum_) pointer(*sum_, false), pointer(ir::peer_table(graph, *sum_), true);
+  if (sum_) pointer(*sum_, false), pointer(ir::peer_table(graph, *sum_), true), sum_elements();
   k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
   // Other ranks read it until all kernels have read theirs.
   std::erase_if(k.in_place, [&](const auto& pair) { return sum_ == pair.first; });

@@ -123,6 +123,7 @@ class KernelBuilder {
   std::string index_text(Expr, const std::vector<std::string>& indirect);
   std::string pack_place(ir::Scalar load);
   std::string begin_peer_sum(KernelParts&);
+  std::string sum_elements();
 
   std::vector<sym::LoopVar> vars_;
   std::string index_type_ = "i64";

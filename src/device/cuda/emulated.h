@@ -50,9 +50,9 @@ C_FN u64 c_nanoseconds() {
 struct alignas(16) c_line {
   u32 low, first, high, second;
 };
-C_FN void c_put_line(c_line* to, u32 low, u32 high, u32 mark) {
-  __atomic_store_n((u64*)to, low | (u64)mark << 32, __ATOMIC_RELEASE);
-  __atomic_store_n((u64*)to + 1, high | (u64)mark << 32, __ATOMIC_RELEASE);
+C_FN void c_put_line(c_line* to, u32 low, u32 first, u32 high, u32 second) {
+  __atomic_store_n((u64*)to, low | (u64)first << 32, __ATOMIC_RELEASE);
+  __atomic_store_n((u64*)to + 1, high | (u64)second << 32, __ATOMIC_RELEASE);
 }
 C_FN c_line c_get_line(const c_line* at) {
   const u64 a = __atomic_load_n((const u64*)at, __ATOMIC_ACQUIRE),

@@ -94,10 +94,10 @@ C_FN u64 c_nanoseconds() {
 struct alignas(16) c_line {
   u32 low, first, high, second;
 };
-C_FN void c_put_line(c_line* to, u32 low, u32 high, u32 mark) {
-  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %2};"
+C_FN void c_put_line(c_line* to, u32 low, u32 first, u32 high, u32 second) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};"
                :
-               : "l"(__cvta_generic_to_global(to)), "r"(low), "r"(mark), "r"(high)
+               : "l"(__cvta_generic_to_global(to)), "r"(low), "r"(first), "r"(high), "r"(second)
                : "memory");
 }
 C_FN c_line c_get_line(const c_line* at) {

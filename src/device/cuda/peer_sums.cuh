@@ -7,6 +7,10 @@
 //
 // Lines lie in one of two places in turns (`epoch`): a rank that sends in one epoch has run all of the kernel before,
 // and so has lines of that epoch from every rank, each of which had read all of the epoch before.
+//
+// A rank may be at another sum: at one of other sizes, or at another place of the program. Lines say which sum they are
+// of, so that nobody adds up what is not of its own, and behind all lines each rank has one, its notice, that says it
+// in words. Whoever has waited for a while looks there, and need not wait for the timeout.
 #pragma once
 #include "memory.cuh"
 
@@ -15,7 +19,7 @@
 // what kernels read is the sum already.
 struct c_peer_table {
   c_line* lines[8];  // of each rank, as this one sees them
-  u64* failure;      // the rank that does not come, from 1
+  u64* failure;      // how a sum failed (runtime/cuda/groups/peer_sums.h: PeerFailure)
   u64 timeout;       // nanoseconds
   u32 rank, ranks, epoch, ticket, broken;
 };
@@ -34,15 +38,30 @@ C_FN void c_settle(i64* table, u32 epoch, u32 ticket) {
   *(volatile u32*)&((c_peer_table*)table)->epoch = epoch;
 }
 
+// A sum: how many elements, and where its operand lies before the table, in words of 8 bytes, as on every rank.
+struct c_sum_id {
+  u32 count, place;
+  // What lines of it say beside the epoch.
+  C_METHOD u32 mark(u32 epoch) const { return epoch + count * 0x9e3779b1u + place * 0x85ebca6bu; }
+};
+// Where the notice of a rank lies among another's lines.
+C_FN c_line* c_notice(c_line* lines, u32 epoch, u32 from) {
+  return lines + 2 * 8 * c_lines_of_rank + (epoch & 1) * 8 + from;
+}
+
 // Whether to wait any longer for a rank.
-C_LARGE_FN bool c_may_wait(c_peer_table* table, u32 rank, u32 looks, u64& since) {
+C_LARGE_FN bool c_may_wait(c_peer_table* table, c_sum_id sum, u32 epoch, u32 rank, u32 looks, u64& since) {
   if (looks % 1024 != 0) return true;
   if (*(volatile u32*)&table->broken) return false;
+  const c_line told = c_get_line(c_notice(table->lines[table->rank], epoch, rank));
+  const bool is_told = told.first == epoch && told.second == epoch;
+  const bool is_other = is_told && (told.low != sum.count || told.high != sum.place);
   const u64 t = c_nanoseconds();
   if (since == 0) since = t;
-  if (t - since < table->timeout) return true;
+  if (!is_other && t - since < table->timeout) return true;
   *(volatile u32*)&table->broken = 1;
-  *(volatile u64*)table->failure = 1 + rank;
+  const u64 counts = (u64)told.low << 16 | (u64)sum.count << 40;
+  *(volatile u64*)table->failure = (is_other ? counts | 256 : 0) | (1 + rank);
   return false;
 }
 
@@ -63,8 +82,15 @@ template <class D> struct c_peer_sum {
   const E* own;
   c_peer_table* table;
   u32 epoch, rank, ranks;
-  C_METHOD c_peer_sum(const E* p, i64* t, u32 e) : own(p), table((c_peer_table*)t), epoch(e) {
+  c_sum_id id;
+  C_METHOD c_peer_sum(const E* p, i64* t, u32 e, u32 count) : own(p), table((c_peer_table*)t), epoch(e) {
     rank = table->rank, ranks = table->ranks;
+    id.count = count, id.place = (u32)(((const char*)t - (const char*)p) >> 3);
+    if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) give_notice();
+  }
+  C_METHOD void give_notice() const {
+    for (u32 r = 0; r < ranks; ++r)
+      if (r != rank) c_put_line(c_notice(table->lines[r], epoch, rank), id.count, epoch, id.place, epoch);
   }
   C_METHOD c_line* lines(u32 to, u32 from) const {
     return table->lines[to] + ((epoch & 1) * 8 + from) * c_lines_of_rank;
@@ -76,11 +102,12 @@ template <class D> struct c_peer_sum {
       if (r == rank) continue;
       c_line* const to = lines(r, rank) + line;
 #pragma unroll
-      for (int k = 0; k < N; ++k) c_put_line(to + k, w[2 * k], w[2 * k + 1], epoch);
+      for (int k = 0; k < N; ++k) c_put_line(to + k, w[2 * k], epoch, w[2 * k + 1], id.mark(epoch));
     }
   }
   template <int N> C_METHOD void come(u32 from, i64 line, u32 (&w)[2 * N]) const {
     const c_line* const at = lines(rank, from) + line;
+    const u32 mark = id.mark(epoch);
     u64 since = 0;
     u32 looks = 0;
     for (bool whole = false; !whole;) {
@@ -89,9 +116,9 @@ template <class D> struct c_peer_sum {
       for (int k = 0; k < N; ++k) {
         const c_line l = c_get_line(at + k);
         w[2 * k] = l.low, w[2 * k + 1] = l.high;
-        whole = whole && l.first == epoch && l.second == epoch;
+        whole = whole && l.first == epoch && l.second == mark;
       }
-      if (!whole && !c_may_wait(table, from, ++looks, since)) return;
+      if (!whole && !c_may_wait(table, id, epoch, from, ++looks, since)) return;
     }
   }
   // Own words become those of the sums.

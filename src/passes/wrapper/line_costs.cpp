@@ -46,6 +46,23 @@ double operations(const Program& p, const CallExtern& c) {
 
 }  // namespace
 
+double seconds_of_product(const Program& p, const CallExtern& c, const target::Costs& costs) {
+  constexpr double kTile = 128;  // rows and columns that a multiprocessor computes at once
+  const View& y = c.outputs[0];
+  const double columns = hint(p, y.sizes.back()), rows = elements(p, y) / std::max(1.0, columns);
+  double moved = 0;
+  for (const auto* side : {&c.inputs, &c.outputs})
+    for (const View& v : *side) moved += hint(p, span_bytes(*p.env, v.dtype, v.sizes, v.strides));
+  double computed = operations(p, c);
+  if (costs.multiprocessors > 0 && computed > 0) {
+    const auto all = static_cast<double>(costs.multiprocessors);
+    const double tiles = std::ceil(rows / kTile) * std::ceil(columns / kTile);
+    computed *= std::ceil(tiles / all) * all * kTile * kTile / (rows * columns);
+  }
+  const double rate = size_of(c.inputs[0].dtype) <= 2 ? costs.half_operations_per_second : costs.operations_per_second;
+  return costs.seconds_of_call + std::max(moved / costs.memory_bytes_per_second, computed / rate);
+}
+
 double seconds_of_line(const Program& p, const Line& l, const target::Costs& costs) {
   const auto* call = std::get_if<CallExtern>(&l);
   const bool calls = call || std::holds_alternative<CallKernel>(l) || std::holds_alternative<CallFallback>(l) ||

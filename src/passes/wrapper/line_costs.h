@@ -9,6 +9,10 @@ namespace coil::wrapper {
 /// symbols hint at; lines that call nothing take no time.
 double seconds_of_line(const Program&, const Line&, const target::Costs&);
 
+/// Seconds of a product by what it computes and moves, where a GPU's multiprocessors take one tile of the result after
+/// the other: a few tiles take as long as one for each.
+double seconds_of_product(const Program&, const CallExtern&, const target::Costs&);
+
 /// What an exchange takes beside the program.
 struct ExchangeCost {
   double seconds = 0;

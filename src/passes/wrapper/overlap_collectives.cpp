@@ -8,6 +8,7 @@
 #include "passes/wrapper/line_costs.h"
 #include "passes/wrapper/memory_order.h"
 #include "scheduler/exchange_overlap.h"
+#include "sym/print.h"
 
 namespace coil::wrapper {
 namespace {
@@ -28,9 +29,15 @@ bool exchanges(const Program& p) {
   return std::ranges::any_of(p.lines, [](const Line& l) { return call_with(l, {Trait::Collective}); });
 }
 
-/// What exchanges that may start together have in common; empty where none may.
-std::string kind_of(const CallExtern& c) {
-  if (!library_ops::get(c.op).operands[0].repeated) return {};
+/// What an exchange gives, and a wait waits for, begins here.
+using Place = std::pair<BufferId, std::string>;
+Place place_of(const View& v) { return {v.buffer, sym::to_string(v.offset)}; }
+
+/// What exchanges that may start together have in common; empty where none may. Chunks are there to start one by one.
+std::string kind_of(const Program& p, const CallExtern& c) {
+  const View& y = c.outputs[0];
+  const bool is_chunk = !p.env->statically_known_equal(sym::product(y.sizes), sym::product(p.buffers[y.buffer].sizes));
+  if (!library_ops::get(c.op).operands[0].repeated || is_chunk) return {};
   const bool may_be_in_place = c.inputs[0].sizes == c.outputs[0].sizes;
   if (may_be_in_place && c.inputs[0].buffer != c.outputs[0].buffer) return {};
   std::string text = fmt::format("{} {}", c.op, torch_name(c.inputs[0].dtype));
@@ -64,7 +71,7 @@ class Timer {
   TimedStep timed(StepId s, const Line& l) {
     TimedStep out{.seconds = seconds_of_line(p_, l, costs_), .group = {}, .waits_for = {}};
     if (const CallExtern* wait = call_with(l, {Trait::Wait})) {
-      const auto found = started_.find(wait->outputs.at(0).buffer);
+      const auto found = started_.find(place_of(wait->outputs.at(0)));
       if (found != started_.end()) out.waits_for = found->second;
       return out;
     }
@@ -76,8 +83,8 @@ class Timer {
     out.bytes = cost.bytes;
     out.is_done_at_once = library_ops::has(call->op, Trait::Exchange);
     if (out.is_done_at_once) return out;
-    for (const View& v : call->outputs) started_[v.buffer] = s;
-    if (const std::string kind = kind_of(*call); !kind.empty()) {
+    for (const View& v : call->outputs) started_[place_of(v)] = s;
+    if (const std::string kind = kind_of(p_, *call); !kind.empty()) {
       out.kind = number_of(kinds_, kind) + 1;
       // What goes together may be copied there and back.
       const double copies = 2 * static_cast<double>(cost.bytes) / costs_.memory_bytes_per_second;
@@ -91,7 +98,7 @@ class Timer {
   LineSteps lines_;
   TimedProgram program_;
   std::map<std::string, std::size_t> groups_, kinds_;
-  std::map<BufferId, StepId> started_;  ///< by the result
+  std::map<Place, StepId> started_;  ///< by the result
 };
 
 /// The first line starts what all of them do.

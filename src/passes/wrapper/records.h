@@ -4,6 +4,7 @@
 #include "passes/pass.h"
 #include "passes/wrapper/batch_launches.h"
 #include "passes/wrapper/checks.h"
+#include "passes/wrapper/chunk_collectives.h"
 #include "passes/wrapper/coalesce_copies.h"
 #include "passes/wrapper/lifetimes.h"
 #include "passes/wrapper/memory_order.h"
@@ -23,6 +24,13 @@ struct WrapperContext : Context {
   const codegen::Backend& backend;
 };
 using WrapperPass = Pass<wrapper::Program, WrapperContext>;
+
+/// distribution.chunks as a number, where anything is to be cut.
+inline std::optional<std::int64_t> chunks_of(const Settings& settings) {
+  if (settings.chunks == "auto") return wrapper::kChunksByModel;
+  const std::int64_t chunks = std::stoll(settings.chunks);
+  return chunks > 1 ? std::optional(chunks) : std::nullopt;
+}
 
 /// Of a function that asks about nothing but the lines.
 template <void (*F)(wrapper::Program&)>
@@ -52,6 +60,16 @@ inline constexpr WrapperPass kRemakeForMemory{
     "remake-for-memory", "Masks, positions and the like are made again for late readers where that lowers the peak.",
     on_lines<wrapper::remake_for_memory>,
     [](const target::Target&, const Settings& settings) { return settings.memory_order; }};
+inline constexpr WrapperPass kChunkCollectives{
+    "chunk-collectives",
+    "Products and exchanges of what they make or take are cut into chunks of rows that go beside one another.",
+    [](wrapper::Program& lines, const WrapperContext& given) {
+      wrapper::chunk_collectives(lines, given.target.costs, *chunks_of(given.settings));
+    },
+    [](const target::Target& target, const Settings& settings) {
+      const auto chunks = chunks_of(settings);
+      return chunks && (*chunks != wrapper::kChunksByModel || target.costs.link_bytes_per_second > 0);
+    }};
 inline constexpr WrapperPass kOverlapCollectives{
     "overlap-collectives",
     "Exchanges with other processes start early, several at once, and are waited for late, where that saves time.",

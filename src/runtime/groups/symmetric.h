@@ -38,7 +38,7 @@ class SymmetricMemory {
   /// Returns when all ranks have come to it: what they wrote before can be read then. Throws Error naming the rank that
   /// is gone, late, or about to do something else; the memory is of no more use then, on any rank.
   virtual void barrier(const Doing&) = 0;
-  /// The word to which kernels write the rank that does not come, from 1; null where there are no such kernels.
+  /// The word to which kernels write which rank does not come; null where there are no such kernels.
   virtual const std::int64_t* failure() const { return nullptr; }
   /// This rank's run has failed between two exchanges, so that its next one would meet the others' at another place:
   /// the memory is of no more use, on any rank.

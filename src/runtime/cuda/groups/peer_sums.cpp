@@ -33,6 +33,14 @@ const char* name_of(DType dtype) {
 
 }  // namespace
 
+std::optional<PeerFailure> PeerFailure::of(std::uint64_t word) {
+  if (word == 0) return std::nullopt;
+  return PeerFailure{.rank = static_cast<int>(word & 255) - 1,
+                     .is_at_another = (word >> 8 & 1) != 0,
+                     .its_elements = static_cast<std::int64_t>(word >> 16 & 0xffffff),
+                     .own_elements = static_cast<std::int64_t>(word >> 40)};
+}
+
 PeerMemory::PeerMemory(const groups::SymmetricMemory& memory, const std::int64_t* failure_word,
                        std::uint64_t timeout_nanoseconds)
     : control(PeerControl::offset(memory.bytes())),

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "library_ops/collectives.h"
@@ -15,14 +16,26 @@ namespace coil::runtime::cuda {
 /// What the kernels keep behind the bytes of an allocation, zero at first.
 struct PeerControl {
   static constexpr int kRanks = 8, kBlocks = 128;
-  static constexpr std::size_t kSentBytes = 256 << 10,    ///< the largest operand that ranks send one another
-      kControlBytes = 8192, kLineBytes = 2 * kSentBytes,  ///< half of a line tells that it has come
+  static constexpr std::size_t kSentBytes = 256 << 10,  ///< the largest operand that ranks send one another
+      kNoticeBytes = 16, kControlBytes = 8192, kLineBytes = 2 * kSentBytes,  ///< half of a line tells that it has come
       kBytes = kControlBytes + 2 * kRanks * kLineBytes;
   /// Where it begins in an allocation of so many bytes, behind a PeerTable.
   static constexpr std::size_t offset(std::size_t bytes) { return peer_table_offset(bytes) + kPeerTableBytes; }
-  /// Where the lines lie, as many again, that a program's own kernels send.
+  /// Where the lines lie, as many again and a notice of each rank, that a program's own kernels send.
   static constexpr std::size_t lines_offset(std::size_t bytes) { return offset(bytes) + kBytes; }
-  static constexpr std::size_t all_bytes(std::size_t bytes) { return lines_offset(bytes) + 2 * kRanks * kLineBytes; }
+  static constexpr std::size_t all_bytes(std::size_t bytes) {
+    return lines_offset(bytes) + 2 * kRanks * (kLineBytes + kNoticeBytes);
+  }
+};
+
+/// How a sum over ranks failed, as the kernel that found it out writes it to a word that the host sees.
+struct PeerFailure {
+  int rank = 0;  ///< that did not come, or is at another sum
+  bool is_at_another = false;
+  std::int64_t its_elements = 0, own_elements = 0;  ///< of the two sums
+
+  /// None of a word of zeros.
+  static std::optional<PeerFailure> of(std::uint64_t word);
 };
 
 /// What kernels of a program's own find at peer_table_offset (src/device/cuda/peer_sums.cuh: c_peer_table).

@@ -15,18 +15,24 @@ namespace {
 
 namespace names = library_ops::collectives;
 
-/// Tells of a rank that did not come to a sum: kernels write its number, from 1, to a word that the host sees.
+/// Tells of a rank that did not come to a sum, or came to another one, which kernels write to a word that the host
+/// sees.
 class PeerFailures final : public QueueWatcher {
  public:
   PeerFailures(std::string what, std::string group, const std::int64_t* word)
       : what_(std::move(what)), group_(std::move(group)), word_(word) {}
   void launched(void*) override { check(); }
   void check() override {
-    const std::int64_t found = *static_cast<const volatile std::int64_t*>(word_);
-    if (found == 0) return;
+    const auto found = PeerFailure::of(static_cast<std::uint64_t>(*static_cast<const volatile std::int64_t*>(word_)));
+    if (!found) return;
     const groups::Meeting meeting = groups::meeting(group_);
+    if (found->is_at_another)
+      fail(
+          "a sum of {} elements in process group '{}' failed on rank {}: rank {} is at another sum, of {} elements; "
+          "all ranks have to carry out the same sums in the same order",
+          found->own_elements, meeting.name, meeting.rank, found->rank, found->its_elements);
     fail("{} in process group '{}' failed on rank {}: rank {} is gone, or more than {} s late", what_, meeting.name,
-         meeting.rank, found - 1, std::chrono::duration<double>(meeting.timeout).count());
+         meeting.rank, found->rank, std::chrono::duration<double>(meeting.timeout).count());
   }
 
  private:
