@@ -84,7 +84,7 @@ constexpr WrapperStep kWrapper[] = {
     {&passes::kOverlapCollectives}, {&passes::kOrderForParts},     {&passes::kWriteIntoOutputs},
     {&passes::kPlanLifetimes},      {&passes::kPlanCommBuffers},   {&passes::kDefineSymbols},
     {&passes::kCheckInputs},        {&passes::kCallTritonKernels}, {&passes::kPartition},
-    {&passes::kVerifyLines},
+    {&passes::kSplitAlternatives},  {&passes::kVerifyLines},
 };
 
 template <class Step>

@@ -431,8 +431,8 @@ class Printer {
     check_failures(failures_.guarded);
     buffers.emplace_back("&status");
     const std::string scalars = list(c.scalars), extent = size(c.extent);
-    line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent,
-         c.grain);
+    line("{}call(kernels::{}, {{{}}}, {}, {}, {});", where(c), p_.kernels[c.kernel].symbol, joined(buffers), scalars,
+         extent, c.grain);
     if (!c.failure.empty()) line("if (status) fail({});", c_string(c.failure));
   }
   void print_launch(const CallKernel& c, const std::string& buffers) {
@@ -440,9 +440,11 @@ class Printer {
     Exprs grid = l.grid;
     while (grid.size() > 1 && grid.back().is_constant(1)) grid.pop_back();
     const std::string scalars = list(c.scalars), blocks = list(grid), shared = size(l.shared_bytes), word = status();
-    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks,
-         l.block, shared, word.empty() ? "" : ", ", word);
+    line("{}queue.launch({}, {{{}}}, {}, {}, {}, {}{}{});", where(c), p_.kernels[c.kernel].symbol, buffers, scalars,
+         blocks, l.block, shared, word.empty() ? "" : ", ", word);
   }
+  /// What stands in front of a call that is not always carried out.
+  std::string where(const CallKernel& c) { return c.when ? fmt::format("if ({}) ", cpp(*c.when)) : ""; }
   /// The status of the call that is being written; empty where it has none to look at.
   std::string status() const {
     const auto site = failures_.sites.find(at_);

@@ -471,12 +471,12 @@ void FxEmitter::line(const CallKernel& c) {
   for (sym::Expr e : c.scalars) scalars.push_back(size(e));
   if (c.launch) {
     std::vector<std::string> grid;
-    for (sym::Expr e : c.launch->grid) grid.push_back(size(e));
+    for (sym::Expr e : c.launch->grid) grid.push_back(size(c.when && grid.empty() ? sym::where(*c.when, e, 0) : e));
     const std::string shared = size(c.launch->shared_bytes);
     return kernel_launch(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), text_of(grid),
                          c.launch->block, shared, status(), PythonFile::origins(c.origins, c.where));
   }
-  const std::string extent = size(c.extent);
+  const std::string extent = size(c.when ? sym::where(*c.when, c.extent, 0) : c.extent);
   if (failures_.guarded.contains(at_)) check_failures();
   kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain,
               c.failure, PythonFile::origins(c.origins, c.where));

@@ -235,6 +235,16 @@ class Verifier {
     state_[f.buffer] = State::Dead;
   }
 
+  /// What a call of a kernel, or an alternative, runs over.
+  template <class Call>
+  void known_range(const Call& c) const {
+    for (Expr e : c.scalars) known(e);
+    known(c.extent);
+    if (!c.launch) return;
+    for (Expr e : c.launch->grid) known(e);
+    known(c.launch->shared_bytes);
+  }
+
   void check(const CallKernel& c) {
     COIL_CHECK(defined_.at(c.kernel), "line {} calls {} before it is defined", at_, p_.kernels[c.kernel].symbol);
     const std::size_t place = p_.kernels[c.kernel].place;
@@ -246,11 +256,16 @@ class Verifier {
     untouched(uses(c));
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       if (c.written[k]) written(c.buffers[k]);
-    for (Expr e : c.scalars) known(e);
-    known(c.extent);
-    if (!c.launch) return;
-    for (Expr e : c.launch->grid) known(e);
-    known(c.launch->shared_bytes);
+    known_range(c);
+    if (c.when) known(*c.when);
+    for (const KernelAlternative& a : c.alternatives) {
+      known_range(a);
+      known(a.when);
+      COIL_CHECK(defined_.at(a.kernel), "line {} calls {} before it is defined", at_, p_.kernels[a.kernel].symbol);
+      COIL_CHECK(a.launch.has_value() == c.launch.has_value() && p_.kernels[a.kernel].place == place,
+                 "line {} calls {} as another device does than {}", at_, p_.kernels[a.kernel].symbol,
+                 p_.kernels[c.kernel].symbol);
+    }
   }
 
   void check(const CallExtern& c) {
