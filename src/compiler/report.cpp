@@ -6,6 +6,7 @@
 #include "library_ops/table.h"
 #include "passes/wrapper/partition.h"
 #include "support/error.h"
+#include "sym/print.h"
 #include "wrapper/comm_pools.h"
 
 namespace coil {

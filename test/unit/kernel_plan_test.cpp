@@ -99,7 +99,7 @@ TEST(KernelPlans, FreeRowsHaveKernelsForSomeLengths) {
 }
 
 TEST(KernelPlans, AKernelForShortRowsHasNoLoop) {
-  Nest nest(free_sum("s0: [2, 100] = 50", "4096", "s0"));
+  Nest nest(free_sum("s0: [2, 100] = 50", "65536", "s0"));
   const auto sized = sized_kernels(*nest.parsed.graph, nest.loops, gpu, {});
   ASSERT_EQ(sized.size(), 1u);
   EXPECT_TRUE(sized[0].when.is_constant(1)) << "it is for all sizes that there are";

@@ -128,8 +128,9 @@ std::vector<SizeRange> ranges_worth_a_kernel(std::span<const SizeBucket> buckets
       double cost = kCompile;
       for (std::size_t begin = i; k > 0 && begin-- > 0;) {
         cost += buckets[begin].weight * distance(buckets[begin].config, own);
-        if (best[k - 1][begin].cost + cost < best[k][i].cost)
-          best[k][i] = {best[k - 1][begin].cost + cost, begin, false};
+        const double all = best[k - 1][begin].cost + cost;
+        const bool longer = !best[k][i].usual && all == best[k][i].cost;
+        if (longer || all < best[k][i].cost) best[k][i] = {all, begin, false};
       }
     }
   std::vector<SizeRange> out;
