@@ -30,7 +30,8 @@ Kernel GridBackend::kernel(ir::Graph& graph, LoopNest nest) const {
 std::vector<KernelAlternative> GridBackend::alternatives(ir::Graph& graph, const scheduler::Group& group,
                                                          const Kernel& usual) const {
   // A kernel that has no candidates is launched in the same way by all ranks.
-  if (!has_alternatives_ || request_.candidate > 0 || usual.candidates.empty()) return {};
+  if (!has_alternatives_ || request_.candidate > 0 || usual.candidates.empty() || graph.env().symbols().empty())
+    return {};
   LaunchRequest request = request_;
   request.candidate = group.launch_config;
   std::vector<KernelAlternative> out;
