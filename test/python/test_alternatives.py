@@ -14,7 +14,7 @@ from coil_harness import check, coil, coil_ok, export
 from emitted import emit
 from emulated_cuda import load_emulated
 
-CUDA = ["--device", "cuda", "--set", "cuda.arch=sm_90"]
+CUDA = ["--device", "cuda", "--set", "cuda.arch=sm_90", "--set", "cuda.alternatives=sizes"]
 OFF = ["--set", "cuda.alternatives=off"]
 EMULATE = "cuda.emulate=true"
 
@@ -93,7 +93,14 @@ def test_values_on_both_sides_of_each_border(name, tmp_path):
     conditions = [c for _, c in launches(file, tmp_path) if c]
     assert conditions
     sizes = [n for n in [2, *borders(conditions)] if 2 <= n <= 20000]
-    check(module, args(50), dynamic=dynamic, others=[args(n) for n in sizes], settings=(EMULATE,), tolerance=1e-4)
+    check(
+        module,
+        args(50),
+        dynamic=dynamic,
+        others=[args(n) for n in sizes],
+        settings=(EMULATE, "cuda.alternatives=sizes"),
+        tolerance=1e-4,
+    )
 
 
 def test_a_call_takes_the_kernel_for_its_sizes(tmp_path):
