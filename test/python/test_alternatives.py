@@ -140,7 +140,7 @@ def test_short_rows_have_a_kernel_without_a_loop_alone(tmp_path):
 
 def test_explain_says_where_a_kernel_runs(tmp_path):
     text = coil_ok("explain", rows_of_free_length(tmp_path), "--set", EMULATE, *CUDA[-2:]).stdout
-    assert re.search(r"kernel \w+, where .*s\d+ <= \d+", text)
+    assert re.search(r"coil_\w+, where .*s\d+ <= \d+", text)
 
 
 def test_other_values_of_the_setting_are_refused(tmp_path):
