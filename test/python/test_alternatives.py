@@ -1,6 +1,5 @@
 """Kernels for some of the sizes (`cuda.alternatives`): which of them a call takes, and eager's values on both sides of
-each border between them. `test_emit_cuda.py` and `test_emit_cpp_cuda.py` have the same in the other forms of output.
-"""
+each border between them.
 
 import re
 

@@ -32,7 +32,6 @@ CUDA = [*TO_CUDA, "--set", f"cuda.nvrtc={pathlib.Path(PLACE or '.').parent}"]
 EMULATED = [
     "pointwise",
     "reduction",
-    "alternatives",
     "attention in f32",
     "attention in f32 in training",
     "attention in f32 in training, masked",

@@ -123,12 +123,6 @@ def attention_and_gradient(q, k, v, dy, mask=None):
 PROGRAMS = {
     "pointwise": (of(lambda x, y: (x.sin() + y, (x > y).sum())), [(seeded(70, 33), seeded(33))], None),
     "reduction": (of(lambda x: (x.softmax(-1), x.sum(0), x.var(1), x.amax())), [(seeded(9, 700),)], None),
-    # Rows on both sides of the lengths at which another kernel takes them.
-    "alternatives": (
-        of(lambda x: (x.softmax(-1), F.layer_norm(x, x.shape[-1:]), x * 2)),
-        [(seeded(600, n),) for n in (300, 2, 64, 65, 1024, 1025, 5000, 16400)],
-        ({1: Dim("length", min=2, max=100000)},),
-    ),
     "net": (
         Net(),
         [(seeded(5, 16), seeded(4, 3), torch.arange(5)), (seeded(64, 16), seeded(4, 3), torch.arange(64) % 10)],
