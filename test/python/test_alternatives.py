@@ -1,5 +1,6 @@
 """Kernels for some of the sizes (`cuda.alternatives`): which of them a call takes, and eager's values on both sides of
 each border between them.
+"""
 
 import re
 
