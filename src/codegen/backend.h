@@ -27,6 +27,12 @@ struct Binaries {
   std::string source;
 };
 
+/// Another form of a kernel, on the same buffers, for the sizes at which a condition holds.
+struct KernelAlternative {
+  Expr when;
+  Kernel kernel;
+};
+
 /// One device's kernels. Outsiders may derive from it.
 class COIL_EXTENSION_API Backend {
  public:
@@ -60,6 +66,12 @@ class COIL_EXTENSION_API Backend {
   }
   /// Throws Error with the compiler's first complaint.
   virtual Binaries compile(std::span<const std::string> kernels, const CompileKernels&) const = 0;
+  /// The forms that are better than `usual`, the group's kernel, at other sizes than those that it was written for.
+  /// Their conditions exclude each other, and `usual` is right for all sizes.
+  virtual std::vector<KernelAlternative> alternatives(ir::Graph&, const scheduler::Group&, const Kernel& usual) const {
+    (void)usual;
+    return {};
+  }
 };
 
 }  // namespace coil::codegen

@@ -85,7 +85,7 @@ constexpr WrapperStep kWrapper[] = {
     {&passes::kChunkCollectives}, {&passes::kOverlapCollectives}, {&passes::kOrderForParts},
     {&passes::kWriteIntoOutputs}, {&passes::kPlanLifetimes},      {&passes::kPlanCommBuffers},
     {&passes::kDefineSymbols},    {&passes::kCheckInputs},        {&passes::kCallTritonKernels},
-    {&passes::kPartition},        {&passes::kVerifyLines},
+    {&passes::kPartition},        {&passes::kSplitAlternatives},  {&passes::kVerifyLines},
 };
 
 template <class Step>

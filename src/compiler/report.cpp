@@ -6,6 +6,7 @@
 #include "library_ops/table.h"
 #include "passes/wrapper/partition.h"
 #include "support/error.h"
+#include "sym/print.h"
 #include "wrapper/comm_pools.h"
 
 namespace coil {
@@ -93,7 +94,9 @@ void write_steps(std::string& text, const CompileReport& report, const SourceLin
   };
   for (const wrapper::Line& line : program.lines) {
     if (auto* call = std::get_if<wrapper::CallKernel>(&line))
-      add(line, kernel_name(program.kernels.at(call->kernel)) + on_device(program, program.kernels[call->kernel].place),
+      add(line,
+          kernel_name(program.kernels.at(call->kernel)) + on_device(program, program.kernels[call->kernel].place) +
+              (call->when ? ", where " + sym::to_string(*call->when) : ""),
           call->origins, call->where);
     if (auto* call = std::get_if<wrapper::CallExtern>(&line))
       add(line, fmt::format("library {}{}", call->op, place_of(program, *call)), call->origins, call->where);

@@ -116,7 +116,13 @@ class Builder {
     }
     const ir::Operation& op = graph_.operations()[group.members[0].op];
     const std::size_t place = place_of(op);
-    call_kernel(backends_[place]->group(graph_, group), place, std::move(origins), std::move(where));
+    codegen::Kernel kernel = backends_[place]->group(graph_, group);
+    std::vector<codegen::KernelAlternative> alternatives = backends_[place]->alternatives(graph_, group, kernel);
+    if (alternatives.size() == 1 && alternatives[0].when.is_constant(1)) {
+      kernel = std::move(alternatives[0].kernel);  // for all sizes
+      alternatives.clear();
+    }
+    call_kernel(std::move(kernel), place, std::move(origins), std::move(where), std::move(alternatives));
     if (group.members.size() > 1) return;
     if (auto from = ir::copied_buffer(graph_, op)) std::get<CallKernel>(p_.lines.back()).copies = {*from, op.outs[0]};
   }
@@ -136,14 +142,31 @@ class Builder {
 
   std::size_t place_of(const ir::Operation& op) const { return p_.place_of(ir::device_of(graph_, op)); }
 
-  void call_kernel(codegen::Kernel k, std::size_t place, std::set<std::string> nodes, std::string where) {
+  /// The place of a kernel among the program's, which is defined where it is not yet.
+  std::size_t define_kernel(codegen::Kernel& k, std::size_t place) {
     auto [it, added] = kernel_index_.emplace(k.symbol, p_.kernels.size());
     if (added) {
       p_.lines.push_back(DefineKernel{p_.kernels.size()});
       p_.kernels.push_back(
           {k.symbol, std::move(k.text), std::move(k.parts), std::move(k.triton), std::move(k.language), place});
     }
-    CallKernel call{it->second,
+    return it->second;
+  }
+
+  /// What a call may do is what all of its kernels may.
+  void add_alternative(CallKernel& call, codegen::KernelAlternative a, std::size_t place) {
+    codegen::Kernel& k = a.kernel;
+    COIL_CHECK(k.buffers == call.buffers && k.written == call.written && k.may_fail == !call.failure.empty(),
+               "{} is no alternative to {}", k.symbol, p_.kernels[call.kernel].symbol);
+    std::erase_if(call.in_place,
+                  [&](const auto& pair) { return std::ranges::find(k.in_place, pair) == k.in_place.end(); });
+    const std::size_t kernel = define_kernel(k, place);
+    call.alternatives.push_back({a.when, kernel, std::move(k.scalars), k.extent, k.grain, std::move(k.launch)});
+  }
+
+  void call_kernel(codegen::Kernel k, std::size_t place, std::set<std::string> nodes, std::string where,
+                   std::vector<codegen::KernelAlternative> alternatives = {}) {
+    CallKernel call{define_kernel(k, place),
                     std::move(k.buffers),
                     std::move(k.written),
                     std::move(k.scalars),
@@ -160,6 +183,7 @@ class Builder {
     if (k.may_fail)
       call.failure = fmt::format("an index read from a tensor is out of range{}",
                                  call.where.empty() ? "" : " (at " + call.where + ")");
+    for (codegen::KernelAlternative& a : alternatives) add_alternative(call, std::move(a), place);
     p_.lines.push_back(std::move(call));
   }
 

@@ -431,8 +431,8 @@ class Printer {
     check_failures(failures_.guarded);
     buffers.emplace_back("&status");
     const std::string scalars = list(c.scalars), extent = size(c.extent);
-    line("call(kernels::{}, {{{}}}, {}, {}, {});", p_.kernels[c.kernel].symbol, joined(buffers), scalars, extent,
-         c.grain);
+    line("{}call(kernels::{}, {{{}}}, {}, {}, {});", where(c), p_.kernels[c.kernel].symbol, joined(buffers), scalars,
+         extent, c.grain);
     if (!c.failure.empty()) line("if (status) fail({});", c_string(c.failure));
   }
   void print_launch(const CallKernel& c, const std::string& buffers) {
@@ -445,8 +445,8 @@ class Printer {
       maps.push_back(tensor_map(address(c.buffers[m.pointer]), size(m.offset), m.map, list(m.sizes), list(m.strides)));
     const std::string status = word.empty() && !maps.empty() ? "nullptr" : word,
                       descriptors = maps.empty() ? "" : fmt::format(", {{{}}}", joined(maps));
-    line("queue.launch({}, {{{}}}, {}, {}, {}, {}{}{}{});", p_.kernels[c.kernel].symbol, buffers, scalars, blocks,
-         l.block, shared, status.empty() ? "" : ", ", status, descriptors);
+    line("{}queue.launch({}, {{{}}}, {}, {}, {}, {}{}{}{});", where(c), p_.kernels[c.kernel].symbol, buffers, scalars,
+         blocks, l.block, shared, status.empty() ? "" : ", ", status, descriptors);
   }
   /// The name of a descriptor, which is made before the call.
   std::string tensor_map(const std::string& base, const std::string& offset, const ops::UserKernel::TensorMap& map,
@@ -456,6 +456,8 @@ class Printer {
          map.element, map.swizzle, fmt::join(map.box, ", "), sizes, strides);
     return name;
   }
+  /// What stands in front of a call that is not always carried out.
+  std::string where(const CallKernel& c) { return c.when ? fmt::format("if ({}) ", cpp(*c.when)) : ""; }
   /// The status of the call that is being written; empty where it has none to look at.
   std::string status() const {
     const auto site = failures_.sites.find(at_);

@@ -481,7 +481,7 @@ void FxEmitter::line(const CallKernel& c) {
   for (sym::Expr e : c.scalars) scalars.push_back(size(e));
   if (c.launch) {
     std::vector<std::string> grid;
-    for (sym::Expr e : c.launch->grid) grid.push_back(size(e));
+    for (sym::Expr e : c.launch->grid) grid.push_back(size(c.when && grid.empty() ? sym::where(*c.when, e, 0) : e));
     std::vector<std::string> maps;
     for (const codegen::MappedTensor& m : c.launch->maps) add_map(maps, m);
     const std::string shared = size(c.launch->shared_bytes);
@@ -489,7 +489,7 @@ void FxEmitter::line(const CallKernel& c) {
                          c.launch->block, shared, maps.empty() ? "" : text_of(maps), status(),
                          PythonFile::origins(c.origins, c.where));
   }
-  const std::string extent = size(c.extent);
+  const std::string extent = size(c.when ? sym::where(*c.when, c.extent, 0) : c.extent);
   if (failures_.guarded.contains(at_)) check_failures();
   kernel_call(file_->kernel_key(c.kernel), text_of(reads), text_of(writes), text_of(scalars), extent, c.grain,
               c.failure, PythonFile::origins(c.origins, c.where));

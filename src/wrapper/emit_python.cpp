@@ -235,11 +235,14 @@ void PythonEmitter::line(const CallKernel& c) {
   const std::string &symbol = file_->program().kernels[c.kernel].symbol,
                     given = fmt::format("[{}]", fmt::join(buffers, ", ")),
                     numbers = fmt::format("[{}]", fmt::join(scalars, ", "));
-  if (!c.launch) {
-    check_failures(failures_.guarded.contains(at_));
-    return statement(kernel_call(symbol, given, numbers, file_->size(c.extent), c.grain, c.failure));
+  if (!c.launch) check_failures(failures_.guarded.contains(at_));
+  if (c.when) {
+    statement(fmt::format("if {}:", file_->size(*c.when)));
+    ++depth_;
   }
-  statement(kernel_launch(symbol, given, numbers, *c.launch, status(c.failure)));
+  statement(c.launch ? kernel_launch(symbol, given, numbers, *c.launch, status(c.failure))
+                     : kernel_call(symbol, given, numbers, file_->size(c.extent), c.grain, c.failure));
+  if (c.when) --depth_;
 }
 
 std::string PythonEmitter::status(const std::string& failure) const {

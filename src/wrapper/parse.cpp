@@ -361,6 +361,38 @@ class Parser {
     p_.lines.emplace_back(r);
   }
 
+  /// `[s0 <= 64]`
+  Expr condition(LineCursor& c) {
+    const Exprs one = exprs(c);
+    if (one.size() != 1) c.fault("one condition is expected");
+    return one[0];
+  }
+
+  /// What a call of a kernel, or an alternative, runs over.
+  template <class Call>
+  void range(LineCursor& c, Call& call, bool on_gpu) {
+    if (!on_gpu) {
+      c.expect("over");
+      call.extent = expr(c, {" by "});
+      c.expect("by");
+      call.grain = c.integer();
+      if (call.grain < 1) c.fault("a grain is at least 1");
+      return;
+    }
+    c.expect("on");
+    codegen::SymbolicLaunch& launch = call.launch.emplace();
+    launch.grid = exprs(c);
+    c.expect("x");
+    launch.block = static_cast<int>(c.integer());
+    if (launch.block < 1 || launch.block > 1024) c.fault("a block has 1 to 1024 threads");
+    c.expect("threads");
+    c.expect(",");
+    launch.shared_bytes = expr(c, {" shared"});
+    c.expect("shared");
+    c.expect("bytes");
+    while (c.accept("map")) launch.maps.push_back(mapped_tensor(c));
+  }
+
   void call(LineCursor& c, bool on_gpu) {
     CallKernel k;
     k.kernel = kernel_named(c);
@@ -372,26 +404,7 @@ class Parser {
     c.expect(";");
     k.scalars = exprs(c);
     c.expect(")");
-    if (on_gpu) {
-      c.expect("on");
-      codegen::SymbolicLaunch& launch = k.launch.emplace();
-      launch.grid = exprs(c);
-      c.expect("x");
-      launch.block = static_cast<int>(c.integer());
-      if (launch.block < 1 || launch.block > 1024) c.fault("a block has 1 to 1024 threads");
-      c.expect("threads");
-      c.expect(",");
-      launch.shared_bytes = expr(c, {" shared"});
-      c.expect("shared");
-      c.expect("bytes");
-      while (c.accept("map")) launch.maps.push_back(mapped_tensor(c));
-    } else {
-      c.expect("over");
-      k.extent = expr(c, {" by "});
-      c.expect("by");
-      k.grain = c.integer();
-      if (k.grain < 1) c.fault("a grain is at least 1");
-    }
+    range(c, k, on_gpu);
     if (c.accept("fails")) k.failure = c.quoted();
     if (c.accept("in place")) {
       do {
@@ -404,6 +417,17 @@ class Parser {
       const BufferId from = buffer_named(c);
       c.expect("->");
       k.copies = {from, buffer_named(c)};
+    }
+    if (c.accept("when")) k.when = condition(c);
+    while (c.accept("or")) {
+      KernelAlternative& a = k.alternatives.emplace_back();
+      a.kernel = kernel_named(c);
+      c.expect("(");
+      a.scalars = exprs(c);
+      c.expect(")");
+      range(c, a, on_gpu);
+      c.expect("when");
+      a.when = condition(c);
     }
     origins(c, k);
     p_.lines.emplace_back(std::move(k));

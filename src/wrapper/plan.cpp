@@ -237,6 +237,8 @@ class Planner {
   void line(const CallKernel& c) {
     runtime::KernelCall call{
         static_cast<std::uint32_t>(c.kernel), c.buffers, slots(c.scalars), shape_(c.extent), shape_(c.grain), {}, 0, 0};
+    // What has nothing to run over is left out.
+    if (c.when && !c.launch) call.extent = shape_(sym::where(*c.when, c.extent, 0));
     if (c.launch) {
       call.grid = slots(c.launch->grid), call.block = static_cast<std::uint32_t>(c.launch->block);
       call.shared_bytes = shape_(c.launch->shared_bytes);
@@ -244,6 +246,7 @@ class Planner {
         call.tensor_maps.push_back({m.map.element, m.map.swizzle, m.map.box, slots(m.sizes), slots(m.strides),
                                     static_cast<std::uint32_t>(m.pointer), shape_(m.offset)});
     }
+    if (c.when && c.launch) call.grid[0] = shape_(sym::where(*c.when, c.launch->grid[0], 0));
     const bool told = p_.check_lifetimes || c.launch || !p_.others.empty();
     for (std::uint32_t i = 0; told && i < c.written.size(); ++i)
       if (c.written[i]) call.written.push_back(i);

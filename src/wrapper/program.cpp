@@ -66,6 +66,20 @@ void expressions_of(const Program& p, BufferId id, const std::function<void(Expr
   f(b.bytes);
 }
 
+/// Of a call of a kernel, or of an alternative.
+template <class Call>
+void expressions_of_range(const Call& c, const std::function<void(Expr)>& f) {
+  std::ranges::for_each(c.scalars, f);
+  f(c.extent);
+  if (!c.launch) return;
+  std::ranges::for_each(c.launch->grid, f);
+  f(c.launch->shared_bytes);
+  for (const codegen::MappedTensor& m : c.launch->maps) {
+    f(m.offset);
+    for (const Exprs* list : {&m.sizes, &m.strides}) std::ranges::for_each(*list, f);
+  }
+}
+
 void expressions_of(const CallFallback& call, const std::function<void(Expr)>& f) {
   for (const View& v : call.inputs) expressions_of(v, f);
   for (const auto& v : call.outputs)
@@ -86,10 +100,9 @@ void for_each_expr(const Program& p, const Line& line, const std::function<void(
                  [&](const AllocateComm& a) { expressions_of(p, a.buffer, f); },
                  [&](const Reuse& r) { expressions_of(p, r.to, f); },
                  [&](const CallKernel& c) {
-                   all(c.scalars), f(c.extent);
-                   if (!c.launch) return;
-                   all(c.launch->grid), f(c.launch->shared_bytes);
-                   for (const codegen::MappedTensor& m : c.launch->maps) f(m.offset), all(m.sizes), all(m.strides);
+                   expressions_of_range(c, f);
+                   if (c.when) f(*c.when);
+                   for (const KernelAlternative& a : c.alternatives) f(a.when), expressions_of_range(a, f);
                  },
                  [&](const CallExtern& c) { views(c.inputs), views(c.outputs); },
                  [&](const CallFallback& c) { expressions_of(c, f); },
@@ -126,14 +139,15 @@ void drop_calls(Program& p, const std::set<std::size_t>& gone) {
   std::map<std::size_t, std::size_t> renumbered;
   for (std::size_t i = 0; i < p.lines.size(); ++i) {
     if (gone.contains(i) || std::holds_alternative<DefineKernel>(p.lines[i])) continue;
-    if (auto* call = std::get_if<CallKernel>(&p.lines[i])) {
-      auto [it, added] = renumbered.emplace(call->kernel, kernels.size());
-      if (added) {
-        kernels.push_back(std::move(p.kernels[call->kernel]));
-        lines.push_back(DefineKernel{it->second});
-      }
-      call->kernel = it->second;
-    }
+    if (auto* call = std::get_if<CallKernel>(&p.lines[i]))
+      for_each_kernel(*call, [&](std::size_t& kernel) {
+        auto [it, added] = renumbered.emplace(kernel, kernels.size());
+        if (added) {
+          kernels.push_back(std::move(p.kernels[kernel]));
+          lines.push_back(DefineKernel{it->second});
+        }
+        kernel = it->second;
+      });
     lines.push_back(std::move(p.lines[i]));
   }
   p.lines = std::move(lines);

@@ -72,6 +72,15 @@ struct Reuse {
 struct DefineKernel {
   std::size_t kernel = 0;
 };
+/// Another kernel that does what a call does, for the sizes at which a condition holds. It takes the call's buffers.
+struct KernelAlternative {
+  Expr when;
+  std::size_t kernel = 0;  ///< index into Program::kernels
+  Exprs scalars;
+  Expr extent;
+  std::int64_t grain = 1;
+  std::optional<codegen::SymbolicLaunch> launch;
+};
 struct CallKernel {
   std::size_t kernel = 0;  ///< index into Program::kernels
   std::vector<BufferId> buffers;
@@ -88,7 +97,17 @@ struct CallKernel {
   std::set<std::string> origins;  ///< nodes of the incoming graph that those came from
   std::string where;
   std::optional<codegen::SymbolicLaunch> launch;  ///< on a GPU, where extent and grain say nothing
+  /// Taken in place of the kernel where their conditions hold, of which at most one does. Until they become calls of
+  /// their own (passes/wrapper/split_alternatives.h).
+  std::vector<KernelAlternative> alternatives = {};
+  std::optional<Expr> when = std::nullopt;  ///< the call is left out where this does not hold
 };
+/// The kernels that a call may be of, by their places in Program::kernels.
+template <class Call, class F>
+void for_each_kernel(Call& call, F&& f) {
+  f(call.kernel);
+  for (auto& a : call.alternatives) f(a.kernel);
+}
 using Attribute = library_ops::Attribute;
 struct CallExtern {
   std::string op;

@@ -181,24 +181,31 @@ class Text {
     return fmt::format("part {}({};{}){}:", b.part, inputs, symbols, outputs);
   }
   std::string line(const EndPart&) const { return "end part"; }
+  /// What a call of a kernel, or an alternative, runs over.
+  template <class Call>
+  static std::string range(const Call& c) {
+    if (!c.launch) return fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
+    std::string out = fmt::format("on {} x {} threads, {} shared bytes", ir::list_text(c.launch->grid), c.launch->block,
+                                  sym::to_string(c.launch->shared_bytes));
+    for (const codegen::MappedTensor& m : c.launch->maps) out += map_text(m);
+    return out;
+  }
   std::string line(const CallKernel& c) const {
     std::string args;
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       args += (k ? ", " : "") + std::string(c.written[k] ? "&" : "") + name(c.buffers[k]);
-    std::string out = fmt::format("{} {}({}; {}) ", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args,
-                                  ir::list_text(c.scalars));
-    if (c.launch) {
-      out += fmt::format("on {} x {} threads, {} shared bytes", ir::list_text(c.launch->grid), c.launch->block,
-                         sym::to_string(c.launch->shared_bytes));
-      for (const codegen::MappedTensor& m : c.launch->maps) out += map_text(m);
-    } else
-      out += fmt::format("over {} by {}", sym::to_string(c.extent), c.grain);
+    std::string out = fmt::format("{} {}({}; {}) {}", c.launch ? "launch" : "call", p_.kernels[c.kernel].symbol, args,
+                                  ir::list_text(c.scalars), range(c));
     out += fails(c.failure);
     if (complete_)
       for (std::size_t k = 0; k < c.in_place.size(); ++k)
         out +=
             fmt::format("{}{} -> {}", k ? ", " : " in place ", name(c.in_place[k].first), name(c.in_place[k].second));
     if (complete_ && c.copies) out += fmt::format(" copies {} -> {}", name(c.copies->first), name(c.copies->second));
+    if (c.when) out += " when " + ir::list_text({*c.when});
+    for (const KernelAlternative& a : c.alternatives)
+      out += fmt::format(" or {}({}) {} when {}", p_.kernels[a.kernel].symbol, ir::list_text(a.scalars), range(a),
+                         ir::list_text({a.when}));
     return out + origins(c);
   }
   static std::string map_text(const codegen::MappedTensor& m) {

@@ -253,6 +253,24 @@ class Verifier {
     state_[f.buffer] = State::Dead;
   }
 
+  /// What a call of a kernel, or an alternative, runs over.
+  template <class Call>
+  void known_range(const Call& c) const {
+    for (Expr e : c.scalars) known(e);
+    known(c.extent);
+    if (!c.launch) return;
+    for (Expr e : c.launch->grid) known(e);
+    known(c.launch->shared_bytes);
+    for (const codegen::MappedTensor& m : c.launch->maps) known_map(m);
+  }
+  void known_map(const codegen::MappedTensor& m) const {
+    COIL_CHECK(m.sizes.size() == m.map.box.size() && m.strides.size() == m.map.box.size(),
+               "line {} describes a tensor of {} dimensions by tiles of {}", at_, m.sizes.size(), m.map.box.size());
+    known(m.offset);
+    for (const Exprs* list : {&m.sizes, &m.strides})
+      for (Expr e : *list) known(e);
+  }
+
   void check(const CallKernel& c) {
     COIL_CHECK(defined_.at(c.kernel), "line {} calls {} before it is defined", at_, p_.kernels[c.kernel].symbol);
     const std::size_t place = p_.kernels[c.kernel].place;
@@ -264,22 +282,19 @@ class Verifier {
     untouched(all_of(uses(c)));
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       if (c.written[k]) written(c.buffers[k]);
-    for (Expr e : c.scalars) known(e);
-    known(c.extent);
-    if (!c.launch) return;
-    for (Expr e : c.launch->grid) known(e);
-    known(c.launch->shared_bytes);
-    for (const codegen::MappedTensor& m : c.launch->maps) check(c, m);
-  }
-
-  void check(const CallKernel& c, const codegen::MappedTensor& m) {
-    COIL_CHECK(m.pointer < c.buffers.size(), "line {} describes a tensor in buffer {} of {}", at_, m.pointer,
-               c.buffers.size());
-    COIL_CHECK(m.sizes.size() == m.map.box.size() && m.strides.size() == m.map.box.size(),
-               "line {} describes a tensor of {} dimensions by tiles of {}", at_, m.sizes.size(), m.map.box.size());
-    known(m.offset);
-    for (const Exprs* list : {&m.sizes, &m.strides})
-      for (Expr e : *list) known(e);
+    known_range(c);
+    for (std::size_t k = 0; c.launch && k < c.launch->maps.size(); ++k)
+      COIL_CHECK(c.launch->maps[k].pointer < c.buffers.size(), "line {} describes a tensor in buffer {} of {}", at_,
+                 c.launch->maps[k].pointer, c.buffers.size());
+    if (c.when) known(*c.when);
+    for (const KernelAlternative& a : c.alternatives) {
+      known_range(a);
+      known(a.when);
+      COIL_CHECK(defined_.at(a.kernel), "line {} calls {} before it is defined", at_, p_.kernels[a.kernel].symbol);
+      COIL_CHECK(a.launch.has_value() == c.launch.has_value() && p_.kernels[a.kernel].place == place,
+                 "line {} calls {} as another device does than {}", at_, p_.kernels[a.kernel].symbol,
+                 p_.kernels[c.kernel].symbol);
+    }
   }
 
   void check(const CallExtern& c) {

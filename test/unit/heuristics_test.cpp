@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "codegen/heuristics/alternatives.h"
 #include "codegen/heuristics/attentions.h"
 #include "codegen/heuristics/blocks.h"
 #include "codegen/heuristics/columns.h"
@@ -33,6 +34,44 @@ void expect_launchable(const std::vector<LaunchConfig>& candidates) {
     EXPECT_EQ(c.vector & (c.vector - 1), 0) << to_string(c);
     for (std::size_t j = 0; j < k; ++j) EXPECT_NE(candidates[j], c) << to_string(c) << " is there twice";
   }
+}
+
+// ---- Kernels for some of the sizes
+
+const LaunchConfig kLooped{.threads = 256, .unroll = 4, .looped = true, .team = 256};
+
+LaunchConfig in_registers(int team, int turns) { return {.threads = team, .unroll = turns, .team = team}; }
+
+TEST(Alternatives, OneConfigForAllSizesNeedsNoOther) {
+  const std::vector<SizeBucket> buckets{{64, kLooped}, {256, kLooped}, {1024, kLooped}};
+  EXPECT_TRUE(ranges_worth_a_kernel(buckets, kLooped, 2).empty());
+  EXPECT_TRUE(ranges_worth_a_kernel({}, kLooped, 2).empty());
+}
+
+TEST(Alternatives, WhatSavesLessThanACompileIsLeftToTheUsual) {
+  LaunchConfig near = kLooped;
+  near.threads = near.team = 512;
+  EXPECT_LT(distance(near, kLooped), 2);
+  const std::vector<SizeBucket> buckets{{64, near}, {256, kLooped}};
+  EXPECT_TRUE(ranges_worth_a_kernel(buckets, kLooped, 2).empty());
+}
+
+TEST(Alternatives, ALoopIsWorthAKernel) {
+  const std::vector<SizeBucket> buckets{{64, in_registers(256, 4)}, {256, in_registers(256, 4)}, {1024, kLooped}};
+  EXPECT_EQ(ranges_worth_a_kernel(buckets, kLooped, 2), (std::vector<SizeRange>{{0, 256, 1}}));
+}
+
+TEST(Alternatives, RangesAreApartAndNoMoreThanAsked) {
+  const std::vector<SizeBucket> buckets{
+      {64, in_registers(32, 2)}, {256, in_registers(32, 8)}, {1024, kLooped}, {4096, in_registers(1024, 16)}};
+  EXPECT_EQ(ranges_worth_a_kernel(buckets, kLooped, 2), (std::vector<SizeRange>{{0, 256, 1}, {1025, 4096, 3}}));
+  EXPECT_EQ(ranges_worth_a_kernel(buckets, kLooped, 1), (std::vector<SizeRange>{{0, 256, 1}}));
+  EXPECT_TRUE(ranges_worth_a_kernel(buckets, kLooped, 0).empty());
+}
+
+TEST(Alternatives, BucketsInWhichNothingIsWonGetNoKernel) {
+  const std::vector<SizeBucket> buckets{{64, in_registers(32, 2), 0}, {256, in_registers(32, 8), 0}, {1024, kLooped}};
+  EXPECT_TRUE(ranges_worth_a_kernel(buckets, kLooped, 2).empty());
 }
 
 // ---- Blocks, for languages that leave threads to their compiler

@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/kernel.h"
 #include "codegen/grid_nest.h"
+#include "codegen/heuristics/alternatives.h"
 #include "codegen/heuristics/points.h"
 #include "ir/text.h"
 
@@ -65,6 +66,59 @@ TEST(KernelPlans, ARequestTakesAnotherCandidate) {
   const KernelPlan usual = nest.plan(), other = nest.plan({.candidate = 1});
   EXPECT_EQ(choice_of(usual).candidates, choice_of(other).candidates);
   EXPECT_EQ(choice_of(other).config.team, choice_of(usual).candidates.at(1).team);
+}
+
+/// The sum along rows of f32[rows, columns] with free sizes.
+std::string free_sum(const std::string& symbols, const std::string& rows, const std::string& columns) {
+  return fmt::format(
+      "loops({0}):\nbuf0: f32[{1}, {2}]@cuda:0 input x\nbuf1: f32[{1}]@cuda:0 fixed output\nop0: buf1 = "
+      "reduce.sum[i0 < {1}; r0 < {2}] load(buf0, [i0, r0])\nreturn output=buf1 as f32[{1}]\n",
+      symbols, rows, columns);
+}
+
+TEST(KernelPlans, FreeRowsHaveKernelsForSomeLengths) {
+  Nest nest(free_sum("s0: [2, inf] = 1024", "512", "s0"));
+  sym::ShapeEnv& env = nest.parsed.graph->env();
+  const sym::Expr s0 = env.symbols().at(0);
+  const auto sized = sized_kernels(*nest.parsed.graph, nest.loops, gpu, {});
+  ASSERT_FALSE(sized.empty());
+  EXPECT_LE(sized.size(), 2u);
+  EXPECT_EQ(env.hint(s0), 1024) << "the program's own hint is back";
+  bool taken = false;
+  for (std::int64_t n = 2; n < (std::int64_t{1} << 30); n += n / 3 + 1) {
+    int holding = 0;
+    for (const SizedKernel& k : sized) {
+      if (sym::substitute(k.when, std::vector{s0}, std::vector<sym::Expr>{n}).is_constant(0)) continue;
+      ++holding;
+      EXPECT_LE(n, k.request.longest_row.value_or(n));
+    }
+    EXPECT_LE(holding, 1) << n;
+    taken = taken || holding == 1;
+  }
+  EXPECT_TRUE(taken);
+}
+
+TEST(KernelPlans, AKernelForShortRowsHasNoLoop) {
+  Nest nest(free_sum("s0: [2, 100] = 50", "65536", "s0"));
+  const auto sized = sized_kernels(*nest.parsed.graph, nest.loops, gpu, {});
+  ASSERT_EQ(sized.size(), 1u);
+  EXPECT_TRUE(sized[0].when.is_constant(1)) << "it is for all sizes that there are";
+  EXPECT_EQ(sized[0].request.longest_row, 100);
+  const AssumedSize assumed(nest.parsed.graph->env(), sized[0].symbol, sized[0].value);
+  EXPECT_FALSE(choice_of(nest.plan(sized[0].request)).config.looped);
+  EXPECT_TRUE(choice_of(nest.plan()).config.looped);
+}
+
+TEST(KernelPlans, FixedSizesHaveOneKernel) {
+  Nest nest(sum_of(512, 4096, false));
+  EXPECT_TRUE(sized_kernels(*nest.parsed.graph, nest.loops, gpu, {}).empty());
+}
+
+TEST(KernelPlans, FewRowsMayHaveAKernelOfTheirOwn) {
+  Nest nest(free_sum("s0: [1, inf] = 65536", "s0", "4096"));
+  const auto sized = sized_kernels(*nest.parsed.graph, nest.loops, gpu, {});
+  ASSERT_EQ(sized.size(), 1u);
+  EXPECT_FALSE(sized[0].request.longest_row) << "rows have one length";
 }
 
 TEST(KernelPlans, KernelsNameTheirCandidates) {

@@ -50,6 +50,7 @@ class CudaBackend : public GridBackend {
       : GridBackend(cuda_dialect(), target::cuda(options.device, arch_of(options)),
                     choices ? std::move(choices) : std::make_unique<CudaChoices>(), options.launch_config),
         options_(std::move(options)) {
+    has_alternatives_ = options_.alternatives;
     if (options_.cluster.empty()) return;
     const bool known =
         options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
@@ -110,7 +111,8 @@ const RegisterBackend kCudaBackend(
                                  .nvrtc = request.settings.cuda_nvrtc,
                                  .dependent_launch = request.settings.cuda_dependent_launch,
                                  .launch_config = launch_config_of(request.settings),
-                                 .cluster = request.settings.cuda_cluster},
+                                 .cluster = request.settings.cuda_cluster,
+                                 .alternatives = has_alternatives(request.settings)},
                                 std::move(request.choices));
      }});
 
@@ -123,6 +125,12 @@ int launch_config_of(const Settings& settings) {
   if (!text.empty() && (status != std::errc() || end != text.data() + text.size() || number < 0))
     fail("cuda.launch_config is {}: it is a number from 0 on", text);
   return number;
+}
+
+bool has_alternatives(const Settings& settings) {
+  if (settings.cuda_alternatives != "sizes" && settings.cuda_alternatives != "off")
+    fail("cuda.alternatives is {}: it may be sizes or off", settings.cuda_alternatives);
+  return settings.cuda_alternatives == "sizes" && !settings.batch_invariant;
 }
 
 std::unique_ptr<Backend> make_cuda_backend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices) {

@@ -17,8 +17,11 @@ namespace {
 
 class EmulatedCudaBackend : public EmulatedBackend {
  public:
-  EmulatedCudaBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int launch_config)
-      : EmulatedBackend(cuda_dialect(), std::move(toolchain), std::move(choices), launch_config) {}
+  EmulatedCudaBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int launch_config,
+                      bool alternatives)
+      : EmulatedBackend(cuda_dialect(), std::move(toolchain), std::move(choices), launch_config) {
+    has_alternatives_ = alternatives;
+  }
 
   bool has_template(std::string_view op) const override {
     return is_sort(op) || is_cuda_grouped(op) || is_cuda_product(op) || is_cuda_group_convolution(op) ||
@@ -48,14 +51,14 @@ class EmulatedCudaBackend : public EmulatedBackend {
 const RegisterBackend kEmulatedBackend(
     {.device = DeviceType::CPU, .emulates = "cuda", .make = [](BackendRequest request) {
        return make_emulated_cuda_backend(request.toolchain, std::move(request.choices),
-                                         launch_config_of(request.settings));
+                                         launch_config_of(request.settings), has_alternatives(request.settings));
      }});
 
 }  // namespace
 
 std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices,
-                                                    int launch_config) {
-  return std::make_unique<EmulatedCudaBackend>(std::move(toolchain), std::move(choices), launch_config);
+                                                    int launch_config, bool alternatives) {
+  return std::make_unique<EmulatedCudaBackend>(std::move(toolchain), std::move(choices), launch_config, alternatives);
 }
 
 }  // namespace coil::codegen

@@ -17,6 +17,7 @@ class GridBackend : public Backend {
   std::optional<LoopNest> nest(ir::Graph&, const scheduler::Group&) const override;
   std::optional<LoopNest> nest(ir::Graph&, const ir::Operation&) const override;
   Kernel kernel(ir::Graph&, LoopNest) const override;
+  std::vector<KernelAlternative> alternatives(ir::Graph&, const scheduler::Group&, const Kernel& usual) const override;
 
  protected:
   /// `launch_config` is that of kernels whose group names none: its number among the candidates.
@@ -31,6 +32,7 @@ class GridBackend : public Backend {
   target::Target target_;
   std::unique_ptr<scheduler::Choices> choices_;
   LaunchRequest request_;
+  bool has_alternatives_ = false;  ///< kernels for some of the sizes are written too, where sizes are free
 
  private:
   const Dialect& dialect_;

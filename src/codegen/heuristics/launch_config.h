@@ -2,6 +2,7 @@
 // a target, tuning tries the other candidates, and emitters of any language print what it says and decide nothing.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ std::string to_string(const LaunchConfig&);
 struct LaunchRequest {
   int candidate = 0;  ///< of the candidates, by number; past the end the last
   int cluster = 0;    ///< blocks that share a long row; 0: as many as its length asks for
+  /// The elements of a row, at most: whoever launches the kernel sees to it. None where nothing is known.
+  std::optional<std::int64_t> longest_row = std::nullopt;
 };
 
 /// A choice and what else is worth a measurement. The first candidate is what heuristics take by themselves.

@@ -135,10 +135,12 @@ bool read_once(const LoopNest& nest, std::span<const OnlinePair> pairs) {
   return true;
 }
 
-RowFacts row_facts(ir::Graph& graph, const LoopNest& nest, Expr length, std::span<const OnlinePair> pairs) {
-  RowFacts f{.length = graph.env().hint_or(length, 4096),
+RowFacts row_facts(ir::Graph& graph, const LoopNest& nest, Expr length, std::span<const OnlinePair> pairs,
+                   std::optional<std::int64_t> longest) {
+  if (length.is_constant()) longest.reset();
+  RowFacts f{.length = longest.value_or(graph.env().hint_or(length, 4096)),
              .rows = graph.env().hint_or(product_of(nest.outer), 1 << 16),
-             .known = length.is_constant(),
+             .known = length.is_constant() || longest,
              .once = read_once(nest, pairs),
              .pairs = !pairs.empty()};
   if (nest.inner.empty() || nest.vector != LoopNest::Vector::Inner) return f;
@@ -193,7 +195,7 @@ std::vector<LaunchConfig> row_configs(const RowFacts& facts, const target::Costs
 RowPlan plan_rows(ir::Graph& graph, const LoopNest& nest, const target::Costs& costs, const LaunchRequest& request) {
   const Expr length = graph.env().simplify(product_of(nest.inner));
   std::vector<OnlinePair> pairs = online_pairs(graph.env(), nest, length);
-  const RowFacts facts = row_facts(graph, nest, length, pairs);
+  const RowFacts facts = row_facts(graph, nest, length, pairs, request.longest_row);
   RowPlan plan{.choice = choose(row_configs(facts, costs, request.cluster), request),
                .outer = order_of_rows(graph, nest, facts.length),
                .coarse = coarse_terms(pairs)};

@@ -12,7 +12,7 @@ namespace coil::codegen {
 
 struct RowFacts {
   std::int64_t length = 1, rows = 1;  ///< known, or hints
-  bool known = false;                 ///< the length is a constant
+  bool known = false;                 ///< the length is a constant, or no row is longer
   int vector = 1;                     ///< widest along a row
   int cut_vector = 1;                 ///< widest where the last vector of a row may end before its width
   bool once = false;                  ///< one pass over a row is enough

@@ -115,6 +115,7 @@ class Batcher {
       gone.insert(batch.calls[k]);
     }
     first.copies.reset();
+    first.alternatives.clear();
     first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
     auto same =
         std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const KernelEntry& k) { return k.symbol == symbol; });

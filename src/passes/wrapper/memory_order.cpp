@@ -311,10 +311,12 @@ void reorder(Program& p, const LineSteps& steps, std::span<const StepId> order) 
   std::vector<bool> defined(p.kernels.size(), false);
   for (StepId s : order) {
     Line& line = p.lines[steps.line_of[s]];
-    if (const auto* call = std::get_if<CallKernel>(&line); call && !defined[call->kernel]) {
-      defined[call->kernel] = true;
-      lines.emplace_back(DefineKernel{call->kernel});
-    }
+    if (const auto* call = std::get_if<CallKernel>(&line))
+      for_each_kernel(*call, [&](std::size_t kernel) {
+        if (defined[kernel]) return;
+        defined[kernel] = true;
+        lines.emplace_back(DefineKernel{kernel});
+      });
     lines.push_back(std::move(line));
   }
   p.lines = std::move(lines);

@@ -12,6 +12,7 @@
 #include "passes/wrapper/partition.h"
 #include "passes/wrapper/plan_comm_buffers.h"
 #include "passes/wrapper/remake.h"
+#include "passes/wrapper/split_alternatives.h"
 #include "passes/wrapper/symbols.h"
 #include "passes/wrapper/triton_calls.h"
 #include "passes/wrapper/unused_constants.h"
@@ -93,6 +94,9 @@ inline constexpr WrapperPass kOrderForParts{
 inline constexpr WrapperPass kPartition{
     "partition", "The program is cut into parts that a graph of the device holds, with what crosses their borders.",
     [](wrapper::Program& lines, const WrapperContext& given) { wrapper::partition(lines, given.target); }, partitions};
+inline constexpr WrapperPass kSplitAlternatives{
+    "split-alternatives", "A call of several kernels, each for some of the sizes, becomes a call of each.",
+    on_lines<wrapper::split_alternatives>};
 inline constexpr WrapperPass kWriteIntoOutputs{
     "write-into-outputs",
     "What a result may be written over is made in the result's memory, and products "

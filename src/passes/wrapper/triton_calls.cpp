@@ -38,7 +38,7 @@ void call_triton_kernels(Program& p) {
     }
     auto* call = std::get_if<CallKernel>(&line);
     if (!call || !made[call->kernel]) {
-      if (call) call->kernel = places[call->kernel];
+      if (call) for_each_kernel(*call, [&](std::size_t& kernel) { kernel = places[kernel]; });
       lines.push_back(std::move(line));
       continue;
     }
