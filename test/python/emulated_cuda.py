@@ -76,7 +76,7 @@ class EmulatedKernels:
     def find(self, name):
         return self.library[f"{name}_run"]
 
-    def launch(self, kernel, words, grid, block, shared):
+    def launch(self, kernel, words, grid, block, shared, maps=()):
         kernel.function(words, (ctypes.c_uint64 * 3)(*grid), ctypes.c_uint(block))
 
 

@@ -84,7 +84,7 @@ def test_values_on_both_sides_of_each_border(name, tmp_path):
     free = Dim("free", min=2, max=60000)
     module, args, dynamic = {
         "rows": (Rows(), lambda n: (seeded(300, n),), ({1: free},)),
-        "columns": (Columns(), lambda n: (seeded(n, 200),), ({0: free},)),
+        "columns": (Columns(), lambda n: (seeded(n, 1000),), ({0: free},)),
         "many rows": (Rows(), lambda n: (seeded(n, 1024),), ({0: free},)),
         "points": (Points(), lambda n: (seeded(n, 40), seeded(40)), ({0: free}, None)),
     }[name]

@@ -80,6 +80,8 @@ class Sweep {
     LaunchRequest out;
     const std::int64_t last = std::min(last_[bucket], graph_.env().bounds(size_).high);
     if (along_rows_ && last <= kLast) out.longest_row = last;
+    // Blocks share a row where rows are few, which nobody knows of a free number of them.
+    if (!graph_.env().simplify(product_of(nest_.outer)).is_constant()) out.cluster = 1;
     return out;
   }
 
