@@ -312,6 +312,21 @@ std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbour
   return chunks < 4 ? 1 : std::min(chunks, kMaxChunks);
 }
 
+/// Whether neighbouring blocks share each row and hold it until its result is known: rows too long for one block, of
+/// which there are so few that blocks of their own would leave most of the machine idle, and so many that these do not.
+bool is_held_by_blocks(Graph& graph, const target::Costs& costs, const Exprs& sizes, const Exprs& reduced,
+                       Scalar body) {
+  constexpr std::int64_t kLeastBytes = 64 << 10, kBytesOfBlock = 64 << 10;
+  const auto rows = graph.env().simplify(sym::product(sizes)).constant(),
+             count = graph.env().simplify(sym::product(reduced)).constant();
+  if (!rows || !count || costs.blocks_of_cluster < 2) return false;
+  std::int64_t element = 0;
+  for (Scalar l : loads(body))
+    element = std::max(element, static_cast<std::int64_t>(size_of(graph.buffer(l->buffer).layout.dtype)));
+  return *rows * costs.blocks_of_cluster >= costs.multiprocessors / 2 && *count * element >= kLeastBytes &&
+         *count * element <= kBytesOfBlock * costs.blocks_of_cluster && reduces_neighbours(graph, body, reduced.size());
+}
+
 std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced,
                                   ReductionKind kind, Scalar body) {
   constexpr std::int64_t kFewOutputs = 64, kManyReduced = 1 << 16, kChunk = 1 << 13, kMaxChunks = 256;
@@ -359,7 +374,7 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
 }  // namespace
 
 TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind,
-                         Scalar body, Exprs strides) {
+                         Scalar body, Exprs strides, ReadAgain again) {
   auto origins = graph.provenance.of(body);
   auto& env = graph.env();
   auto& pool = graph.pool();
@@ -376,7 +391,9 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
     box.storage->origins = std::move(origins);
     return box;
   }
-  const auto split = choose_split(graph, device, sizes, reduced, kind, body);
+  const bool held =
+      again == ReadAgain::Yes && is_held_by_blocks(graph, graph.target(device).costs, sizes, reduced, body);
+  const auto split = held ? std::nullopt : choose_split(graph, device, sizes, reduced, kind, body);
   if (!split)
     return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides),
                   std::move(origins));

@@ -69,10 +69,12 @@ std::vector<sym::LoopVar> loop_vars(Graph&, const Exprs& sizes, const Exprs& red
 /// A new unrealised value: body over i0… in register_type(dtype). `strides` is the proposed layout (empty: dense
 /// row-major).
 TensorBox make_pointwise(Graph&, DType, Device, Exprs sizes, Scalar body, Exprs strides = {});
+/// Whether what a reduction reads is read once more when its result is known, as a norm or a softmax does.
+enum class ReadAgain : bool { No, Yes };
 /// A new buffer filled by a reduction. Large reductions to few elements are split in two, so that threads share the
-/// work.
+/// work; not rows that are read again and that neighbouring blocks can hold until then.
 TensorBox make_reduction(Graph&, DType, Device, Exprs sizes, Exprs reduced, ReductionKind, Scalar body,
-                         Exprs strides = {});
+                         Exprs strides = {}, ReadAgain = ReadAgain::No);
 /// Dense strides in the order of `strides`: themselves when they are dense, else packed without gaps; row-major where
 /// they tell nothing (broadcast dimensions, empty).
 Exprs dense_strides(const sym::ShapeEnv&, const Exprs& sizes, const Exprs& strides);

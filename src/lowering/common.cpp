@@ -128,8 +128,8 @@ TensorBox pointwise(Context& ctx, DType dtype, const Exprs& sizes, Element body,
 }
 
 TensorBox reduction(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& reduced, ReductionKind kind,
-                    Element body, const Exprs& strides) {
-  return ir::make_reduction(ctx.graph, dtype, device_of(ctx), sizes, reduced, kind, body, strides);
+                    Element body, const Exprs& strides, ir::ReadAgain again) {
+  return ir::make_reduction(ctx.graph, dtype, device_of(ctx), sizes, reduced, kind, body, strides, again);
 }
 
 TensorBox expand(Context& ctx, const TensorBox& box, const Exprs& sizes) {

@@ -80,7 +80,7 @@ TensorBox in_result_dtype(Context&, const TensorBox&);
 /// An unrealised value of another dtype or shape on the node's device.
 TensorBox pointwise(Context&, DType, const Exprs& sizes, Element body, const Exprs& strides = {});
 TensorBox reduction(Context&, DType, const Exprs& sizes, const Exprs& reduced, ReductionKind, Element body,
-                    const Exprs& strides = {});
+                    const Exprs& strides = {}, ir::ReadAgain = ir::ReadAgain::No);
 
 /// Dimensions that a reduction runs over, and how it indexes its operand.
 struct Axes {
@@ -89,6 +89,7 @@ struct Axes {
   Exprs reduced;                 ///< sizes of the reduced dimensions
   Exprs index;                   ///< the operand's index over i and r
   Expr count = 1;                ///< elements reduced to one
+  ir::ReadAgain again = ir::ReadAgain::No;
 };
 /// `dims` empty means all dimensions.
 Axes reduced_axes(Context&, const TensorBox&, const std::vector<std::int64_t>& dims, bool keep);

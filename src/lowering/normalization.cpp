@@ -7,11 +7,13 @@ namespace {
 
 using Values = ops::Values;
 
-/// Axes over the trailing `count` dimensions, kept as 1.
+/// Axes over the trailing `count` dimensions, kept as 1, of rows that are read again.
 Axes trailing_axes(Context& ctx, const TensorBox& box, std::size_t count) {
   std::vector<std::int64_t> dims;
   for (std::size_t k = 0; k < count; ++k) dims.push_back(static_cast<std::int64_t>(box.rank() - 1 - k));
-  return reduced_axes(ctx, box, dims, true);
+  Axes axes = reduced_axes(ctx, box, dims, true);
+  axes.again = ir::ReadAgain::Yes;
+  return axes;
 }
 
 /// 1/count as a factor: exact for constants that are powers of two, within an ulp otherwise.
@@ -35,7 +37,8 @@ Lowered softmax(Context& ctx, const Values& args, bool logarithm) {
     return result(ctx, where(lt(abs(x), std::numeric_limits<double>::infinity()), x.number(logarithm ? 0 : 1), nan));
   }
   ir::realize_by_policy(box, 2, ctx.options.realize);
-  const Axes axes = reduced_axes(ctx, box, {constant(ctx, args[1])}, true);
+  Axes axes = reduced_axes(ctx, box, {constant(ctx, args[1])}, true);
+  axes.again = ir::ReadAgain::Yes;
   const Exprs& sizes = box.sizes;
   const DType t = register_type(ctx.result().dtype);
   const TensorBox high = reduce_over(ctx, box, axes, ReductionKind::Max, t);
@@ -132,7 +135,8 @@ Lowered group_norm(Context& ctx, const Values& args) {
   const TensorBox grouped = reshape(ctx, box, split);
   std::vector<std::int64_t> dims;
   for (std::size_t d = 2; d < grouped.rank(); ++d) dims.push_back(static_cast<std::int64_t>(d));
-  const Axes axes = reduced_axes(ctx, grouped, dims, false);
+  Axes axes = reduced_axes(ctx, grouped, dims, false);
+  axes.again = ir::ReadAgain::Yes;
   const Statistics s = statistics(ctx, grouped, axes, t, args[7].as_double());
   const Expr n = ctx.graph.ivar(0), c = ctx.graph.ivar(1);
   auto row = [&](const TensorBox& b) { return element_at(ctx, b, {n, sym::floor_div(c, per_group)}, meta.sizes); };

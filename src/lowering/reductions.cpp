@@ -34,7 +34,7 @@ TensorBox reduce_over(Context& ctx, const TensorBox& box, const Axes& axes, Redu
   const DType out = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin ? DType::I64
                     : kind == ReductionKind::Any || kind == ReductionKind::All     ? DType::Bool
                                                                                    : x.dtype();
-  return reduction(ctx, out, axes.sizes, axes.reduced, kind, x);
+  return reduction(ctx, out, axes.sizes, axes.reduced, kind, x, {}, axes.again);
 }
 
 Element reduced_value(Context& ctx, const TensorBox& reduced, const Axes& axes) {

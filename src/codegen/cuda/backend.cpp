@@ -20,6 +20,8 @@ namespace {
 /// Threads are many, so a reduction needs more rows before large pointwise work may follow it into its kernel.
 class CudaChoices : public scheduler::Choices {
  public:
+  explicit CudaChoices(const target::Costs& costs) : costs_(costs) {}
+
   std::int64_t min_parallel_outer() const override { return 256; }
   std::int64_t short_row() const override { return 1 << 14; }  // a block's threads take sixteen elements each
 
@@ -29,8 +31,19 @@ class CudaChoices : public scheduler::Choices {
     constexpr std::int64_t kMany = 1 << 20;
     if (joint.mixes && joint.scattered >= kMany)
       return "its results lie across the other's rows, and a kernel of its own turns them in tiles";
+    if (is_held_by_blocks(joint)) return std::nullopt;
     return Choices::refuses_loops(joint);
   }
+
+ private:
+  /// Whether neighbouring blocks share each row (heuristics/rows.h) and are enough for half of the machine.
+  bool is_held_by_blocks(const scheduler::Joint& joint) const {
+    constexpr std::int64_t kLeast = 1 << 15, kMost = 1 << 17;  // elements of a row that several blocks hold
+    return costs_.blocks_of_cluster > 1 && joint.row >= kLeast && joint.row <= kMost &&
+           joint.rows * costs_.blocks_of_cluster >= costs_.multiprocessors / 2;
+  }
+
+  target::Costs costs_;
 };
 
 /// The architecture asked for, or that of the device, or sm_90.
@@ -48,7 +61,9 @@ class CudaBackend : public GridBackend {
  public:
   CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices)
       : GridBackend(cuda_dialect(), target::cuda(options.device, arch_of(options)),
-                    choices ? std::move(choices) : std::make_unique<CudaChoices>(), options.launch_config),
+                    choices ? std::move(choices)
+                            : std::make_unique<CudaChoices>(target::cuda(options.device, arch_of(options)).costs),
+                    options.launch_config),
         options_(std::move(options)) {
     has_alternatives_ = options_.alternatives;
     if (options_.cluster.empty()) return;

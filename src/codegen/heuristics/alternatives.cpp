@@ -11,8 +11,8 @@ namespace coil::codegen {
 namespace {
 
 constexpr double kLoop = 2;           // what a loop over a row is worth, in powers of two: the row is read once more
-constexpr double kCompile = 3;        // what a range must save, summed over its buckets
-constexpr int kMostAlternatives = 2;  // to the usual kernel
+constexpr double kCompile = 1.5;      // what a range must save, summed over its buckets
+constexpr int kMostAlternatives = 4;  // to the usual kernel
 constexpr std::int64_t kFirst = 16;   // where the first bucket ends; each further one is four times as long
 constexpr std::int64_t kStep = 4;
 constexpr std::int64_t kLast = std::int64_t{1} << 24;     // behind it is one bucket more
@@ -114,7 +114,10 @@ std::optional<Expr> swept_symbol(const sym::ShapeEnv& env, Expr size) {
 double distance(const LaunchConfig& a, const LaunchConfig& b) {
   double out = a.looped == b.looped ? 0 : kLoop;
   out += apart(a.vector, b.vector) + apart(a.team, b.team) + apart(a.cluster, b.cluster);
-  out += (apart(a.threads, b.threads) + apart(a.unroll, b.unroll)) / 2;
+  out += apart(a.threads, b.threads) + apart(a.unroll, b.unroll) / 2;
+  // What holds a row without a loop goes through all that it could hold, however short the row is.
+  const auto held = [](const LaunchConfig& c) { return static_cast<double>(c.threads) * c.unroll * c.vector; };
+  if (!a.looped && !b.looped) out += apart(held(a), held(b));
   return a == b ? 0 : out;
 }
 

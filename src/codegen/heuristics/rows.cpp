@@ -195,7 +195,9 @@ std::vector<LaunchConfig> row_configs(const RowFacts& facts, const target::Costs
 RowPlan plan_rows(ir::Graph& graph, const LoopNest& nest, const target::Costs& costs, const LaunchRequest& request) {
   const Expr length = graph.env().simplify(product_of(nest.inner));
   std::vector<OnlinePair> pairs = online_pairs(graph.env(), nest, length);
-  const RowFacts facts = row_facts(graph, nest, length, pairs, request.longest_row);
+  RowFacts facts = row_facts(graph, nest, length, pairs, request.longest_row);
+  // A kernel for rows up to some length is for any number of them, where that is free.
+  if (request.longest_row && !graph.env().simplify(product_of(nest.outer)).is_constant()) facts.rows = costs.threads();
   RowPlan plan{.choice = choose(row_configs(facts, costs, request.cluster), request),
                .outer = order_of_rows(graph, nest, facts.length),
                .coarse = coarse_terms(pairs)};
