@@ -44,7 +44,7 @@ def compile_for(arch, module, args, folder, *settings):
     return folder / "m.coil"
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100"])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", pytest.param("sm_100", marks=pytest.mark.full)])
 def test_forms_compile(arch, tmp_path):
     package = compile_for(arch, Batch(SHAPES), ({c.name: c.args for c in SHAPES},), tmp_path)
     assert b"\x7fELF" in package.read_bytes() or package.stat().st_size > 10000

@@ -569,6 +569,7 @@ def test_scatters_in_a_fixed_order(tmp_path):
     assert len(scatters) >= len(cases) and all("sorted along" in line for line in scatters), "\n".join(scatters)
 
 
+@pytest.mark.full
 def test_other_launch_configs():
     """Shapes that only a measurement would choose give the same values."""
     cases = [

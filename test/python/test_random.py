@@ -562,6 +562,7 @@ def test_cuda_text_draws_the_same(tmp_path):
 
 @pytest.mark.skipif(not importlib.util.find_spec("nvidia"), reason="nvidia-cuda-nvrtc is not installed")
 @pytest.mark.cpu("compiles for a GPU that is not there")
+@pytest.mark.full
 def test_cuda_text_compiles(tmp_path):
     from test_cuda_text import NVRTC, compile_for
 

@@ -67,17 +67,23 @@ TEST(ArenaPlanner, EqualInputsGiveEqualPlans) {
 
 double gap(const ArenaPlan& plan) { return static_cast<double>(plan.peak) / static_cast<double>(plan.least) - 1; }
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kSanitized = true;  // which takes many times as long
+#else
+constexpr bool kSanitized = false;
+#endif
+
 /// The gap of a plan that took at most a fifth of a second: a tenth, and as much for a processor that others use too.
 double gap_in_time(const std::vector<Interval>& intervals) {
   const std::clock_t start = std::clock();
   const ArenaPlan plan = plan_arena(intervals);
-  EXPECT_LE(std::clock() - start, CLOCKS_PER_SEC / 5) << intervals.size() << " buffers";
+  if (!kSanitized) EXPECT_LE(std::clock() - start, CLOCKS_PER_SEC / 5) << intervals.size() << " buffers";
   return gap(plan);
 }
 
 TEST(ArenaPlanner, IsWithinAHundredthOfTheLeastInProgramsOfTenThousandBuffers) {
   for (unsigned seed = 1; seed <= 3; ++seed)
-    for (std::uint32_t count : {30u, 170u, 450u, 3000u, 9999u}) {
+    for (std::uint32_t count : {30u, 170u, 450u, 3000u, kSanitized ? 999u : 9999u}) {
       SCOPED_TRACE(fmt::format("seed {}, {} buffers", seed, count));
       std::mt19937 random(seed);
       EXPECT_LE(gap_in_time(training(count / 3, random)), 0.01);
@@ -88,7 +94,7 @@ TEST(ArenaPlanner, IsWithinAHundredthOfTheLeastInProgramsOfTenThousandBuffers) {
 }
 
 TEST(ArenaPlanner, IsNearTheLeastWhereThousandsLiveLong) {
-  for (std::uint32_t count : {450u, 2000u, 10000u}) {
+  for (std::uint32_t count : {450u, 2000u, kSanitized ? 2000u : 10000u}) {
     SCOPED_TRACE(fmt::format("{} buffers", count));
     std::mt19937 random(1);
     EXPECT_LE(gap_in_time(scattered(count, count / 20, random)), count == 450 ? 0.01 : 0.05);

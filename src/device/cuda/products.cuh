@@ -100,6 +100,19 @@ C_FN void c_fetch_pieces(u16* to, const Matrix& m, i64 first, i64 rows, i64 from
   }
 }
 
+// A warpgroup begins to multiply its 64 rows of a piece, 64 elements of a sum, by N columns.
+template <bool BF16, bool ALONG, int N>
+C_FN void c_multiply_shared(f32 (&acc)[N / 2], const u16* rows, const u16* columns) {
+  u64 a = c_shared_matrix(rows, 1024, 0), b = c_shared_matrix(columns, 1024, 64 * 128);
+  c_warpgroup_begin();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    c_warpgroup_add<BF16, !ALONG>(acc, a, b);
+    a += 32 >> 4, b += (ALONG ? 32 : 16 * 128) >> 4;
+  }
+  c_warpgroup_begun();
+}
+
 // A warpgroup has 64 of 128 rows and all N columns. Pieces of 64 along the sum are in shared memory: AHEAD of them on
 // their way, one that is multiplied, and one whose products may still run.
 template <bool BF16, bool ALONG, int N, int AHEAD, class A>
@@ -128,14 +141,7 @@ C_FN void c_sums_by_warpgroups(f32 (&acc)[N / 2], u16* shared, const c_operands<
     // Where it goes, no warpgroup has products running any more: each waited for all but its last.
     if (!A::made) fetch(piece + AHEAD);
     const u16* const at = shared + piece % stages * stage;
-    u64 a = c_shared_matrix(at + group * (64 * 64), 1024, 0), b = c_shared_matrix(at + of_a, 1024, 64 * 128);
-    c_warpgroup_begin();
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      c_warpgroup_add<BF16, !ALONG>(acc, a, b);
-      a += 32 >> 4, b += (ALONG ? 32 : 16 * 128) >> 4;
-    }
-    c_warpgroup_begun();
+    c_multiply_shared<BF16, ALONG, N>(acc, at + group * (64 * 64), at + of_a);
     // What threads compute, they compute while the units multiply.
     if (A::made) fetch(piece + AHEAD);
     c_warpgroup_wait<1>();

@@ -86,14 +86,7 @@ C_FN void c_multiply_stream(f32 (&acc)[N / 2], const c_stream<N, STAGES>& s, c_r
   for (int piece = 0; piece < pieces; ++piece, at.next()) {
     c_barrier_wait(s.full + at.stage, at.phase);
     const u16* const p = s.pieces + at.stage * c_stream<N, STAGES>::stage;
-    u64 a = c_shared_matrix(p + group * (64 * 64), 1024, 0), b = c_shared_matrix(p + of_a, 1024, 64 * 128);
-    c_warpgroup_begin();
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      c_warpgroup_add<BF16, !ALONG>(acc, a, b);
-      a += 32 >> 4, b += (ALONG ? 32 : 16 * 128) >> 4;
-    }
-    c_warpgroup_begun();
+    c_multiply_shared<BF16, ALONG, N>(acc, p + group * (64 * 64), p + of_a);
     c_warpgroup_wait<1>();
     if (piece > 0 && lane < CLUSTER) c_barrier_arrive(s.empty + before, lane);
     before = at.stage;
