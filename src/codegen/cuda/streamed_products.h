@@ -20,4 +20,7 @@ int tile_rows_of_second(const LaunchConfig&, bool along);
 /// How many blocks stay.
 Expr streamed_blocks(const sym::ShapeEnv&, Expr tiles, const LaunchConfig&, const target::Costs&);
 
+/// The kernel of one product in a config for which `is_streamed` holds.
+Kernel streamed_product(ir::Graph&, const ir::Extern& call, const target::Target&, const LaunchConfig&);
+
 }  // namespace coil::codegen
