@@ -82,7 +82,7 @@ TEST(KernelPlans, FreeRowsHaveKernelsForSomeLengths) {
   const sym::Expr s0 = env.symbols().at(0);
   const auto sized = sized_kernels(*nest.parsed.graph, nest.loops, gpu, {});
   ASSERT_FALSE(sized.empty());
-  EXPECT_LE(sized.size(), 2u);
+  EXPECT_LE(sized.size(), 4u);
   EXPECT_EQ(env.hint(s0), 1024) << "the program's own hint is back";
   bool taken = false;
   for (std::int64_t n = 2; n < (std::int64_t{1} << 30); n += n / 3 + 1) {
@@ -99,11 +99,11 @@ TEST(KernelPlans, FreeRowsHaveKernelsForSomeLengths) {
 }
 
 TEST(KernelPlans, AKernelForShortRowsHasNoLoop) {
-  Nest nest(free_sum("s0: [2, 100] = 50", "65536", "s0"));
+  Nest nest(free_sum("s0: [2, 14] = 8", "65536", "s0"));
   const auto sized = sized_kernels(*nest.parsed.graph, nest.loops, gpu, {});
   ASSERT_EQ(sized.size(), 1u);
   EXPECT_TRUE(sized[0].when.is_constant(1)) << "it is for all sizes that there are";
-  EXPECT_EQ(sized[0].request.longest_row, 100);
+  EXPECT_EQ(sized[0].request.longest_row, 14);
   const AssumedSize assumed(nest.parsed.graph->env(), sized[0].symbol, sized[0].value);
   EXPECT_FALSE(choice_of(nest.plan(sized[0].request)).config.looped);
   EXPECT_TRUE(choice_of(nest.plan()).config.looped);
