@@ -63,9 +63,13 @@ def results(chunk, decomposed):
 
 
 def parameters(decomposed):
-    """Cases of one chunk go to one worker, which compiles it once."""
+    """Cases of one chunk go to one worker, which compiles it once. Every second chunk is decomposed in every run, the
+    others with --full."""
     form = "decomposed" if decomposed else "exported"
-    for chunk, cases in CHUNKS.items():
+    for number, (chunk, cases) in enumerate(CHUNKS.items()):
+        marks = [pytest.mark.xdist_group(f"{chunk}-{form}")]
+        if decomposed and number % 2:
+            marks.append(pytest.mark.full)
         for case in cases:
             if decomposed and (case.group in EXPORTED_ONLY or case.exported_only):
                 continue
@@ -74,7 +78,7 @@ def parameters(decomposed):
                 case.name,
                 decomposed,
                 id=f"{case.group}-{case.name}-{form}",
-                marks=pytest.mark.xdist_group(f"{chunk}-{form}"),
+                marks=marks,
             )
 
 
