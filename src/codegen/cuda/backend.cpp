@@ -59,10 +59,8 @@ std::string arch_of(const CudaOptions& options) {
 
 class CudaBackend : public GridBackend {
  public:
-  CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices)
-      : GridBackend(cuda_dialect(), target::cuda(options.device, arch_of(options)),
-                    choices ? std::move(choices)
-                            : std::make_unique<CudaChoices>(target::cuda(options.device, arch_of(options)).costs),
+  CudaBackend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices, target::Target target)
+      : GridBackend(cuda_dialect(), target, choices ? std::move(choices) : std::make_unique<CudaChoices>(target.costs),
                     options.launch_config),
         options_(std::move(options)) {
     has_alternatives_ = options_.alternatives;
@@ -149,7 +147,8 @@ bool has_alternatives(const Settings& settings) {
 }
 
 std::unique_ptr<Backend> make_cuda_backend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices) {
-  return std::make_unique<CudaBackend>(std::move(options), std::move(choices));
+  target::Target target = target::cuda(options.device, arch_of(options));
+  return std::make_unique<CudaBackend>(std::move(options), std::move(choices), std::move(target));
 }
 
 }  // namespace coil::codegen
