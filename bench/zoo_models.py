@@ -24,7 +24,7 @@ class Entry:
 class Output(nn.Module):
     """The one tensor of interest of what a model returns."""
 
-    NAMES = ("logits", "last_hidden_state", "prediction_logits")
+    NAMES = ("logits", "last_hidden_state", "prediction_logits", "reconstruction", "prediction_outputs")
 
     def __init__(self, model):
         super().__init__()
@@ -33,7 +33,7 @@ class Output(nn.Module):
     def forward(self, *inputs):
         out = self.model(*inputs)
         for name in self.NAMES:
-            if hasattr(out, name):
+            if getattr(out, name, None) is not None:
                 return getattr(out, name)
         return out
 
@@ -62,6 +62,18 @@ def of_transformers(model, config, inputs, large=16, **settings):
         return Output(getattr(transformers, model)(getattr(transformers, config)(**settings)))
 
     return Entry(make, inputs, large=large)
+
+
+def decoder(family, large=4, **settings):
+    """A decoder of some 200 million parameters, of texts of 1,024 words."""
+    sizes = {
+        "vocab_size": 32000,
+        "hidden_size": 1024,
+        "intermediate_size": 2816,
+        "num_hidden_layers": 12,
+        "use_cache": False,
+    }
+    return of_transformers(f"{family}ForCausalLM", f"{family}Config", words(1024, 32000), large, **sizes | settings)
 
 
 # ---- Networks written here
@@ -265,6 +277,39 @@ MODELS = {
     "efficientformer_l1": of_timm("efficientformer_l1"),
     "convit_tiny": of_timm("convit_tiny"),
     "visformer_small": of_timm("visformer_small"),
+    # Taken later, without having looked at how they fare
+    "deit3_small": of_timm("deit3_small_patch16_224"),
+    "crossvit_tiny": of_timm("crossvit_tiny_240", size=240),
+    "davit_tiny": of_timm("davit_tiny"),
+    "focalnet_tiny": of_timm("focalnet_tiny_srf"),
+    "mobileone_s1": of_timm("mobileone_s1"),
+    "mobilenetv4_small": of_timm("mobilenetv4_conv_small", large=128),
+    "hgnet_tiny": of_timm("hgnet_tiny"),
+    "rexnet_100": of_timm("rexnet_100"),
+    "skresnet34": of_timm("skresnet34"),
+    "selecsls42b": of_timm("selecsls42b"),
+    "ecaresnet26t": of_timm("ecaresnet26t"),
+    "volo_d1": of_timm("volo_d1_224", large=32),
+    "tnt_s": of_timm("tnt_s_patch16_224"),
+    "gcvit_tiny": of_timm("gcvit_tiny", large=32),
+    "efficientvit_b1": of_timm("efficientvit_b1"),
+    "efficientvit_m2": of_timm("efficientvit_m2"),
+    "tiny_vit_11m": of_timm("tiny_vit_11m_224"),
+    "convmixer_768": of_timm("convmixer_768_32", large=32),
+    "nest_tiny": of_timm("nest_tiny"),
+    "pit_s": of_timm("pit_s_224"),
+    "caformer_s18": of_timm("caformer_s18"),
+    "hiera_tiny": of_timm("hiera_tiny_224"),
+    "resnest26d": of_timm("resnest26d"),
+    "mvitv2_tiny": of_timm("mvitv2_tiny", large=32),
+    "rdnet_tiny": of_timm("rdnet_tiny", large=32),
+    "starnet_s2": of_timm("starnet_s2"),
+    "mambaout_tiny": of_timm("mambaout_tiny"),
+    "swin_s3_tiny": of_timm("swin_s3_tiny_224"),
+    "vovnet19b_dw": of_timm("ese_vovnet19b_dw"),
+    "halonet26t": of_timm("halonet26t", size=256),
+    "botnet26t": of_timm("botnet26t_256", size=256),
+    "lambda_resnet26t": of_timm("lambda_resnet26t", size=256),
     # Encoders
     "bert_base": of_transformers("BertModel", "BertConfig", words(512, 30522)),
     "distilbert": of_transformers("DistilBertModel", "DistilBertConfig", words(512, 30522)),
@@ -428,6 +473,115 @@ MODELS = {
         hidden_size=384,
         num_attention_heads=6,
         intermediate_size=1536,
+    ),
+    # Taken later, without having looked at how they fare
+    "llama_200m": decoder("Llama", num_attention_heads=16, num_key_value_heads=4),
+    "bloom_200m": decoder("Bloom", n_layer=12, n_head=16),
+    "falcon_200m": decoder("Falcon", num_attention_heads=16, ffn_hidden_size=4096),
+    "olmo2_200m": decoder("Olmo2", num_attention_heads=16),
+    "phi3_200m": decoder("Phi3", num_attention_heads=16, pad_token_id=0),
+    "qwen3_200m": decoder("Qwen3", num_attention_heads=16, num_key_value_heads=8, head_dim=64),
+    "gemma2_200m": decoder("Gemma2", num_attention_heads=4, num_key_value_heads=2, head_dim=256),
+    "olmoe_small": decoder(
+        "Olmoe", num_attention_heads=16, num_hidden_layers=6, num_experts=16, intermediate_size=1024
+    ),
+    "mamba2_130m": decoder(
+        "Mamba2", hidden_size=768, expand=2, head_dim=64, num_heads=24, n_groups=1, num_hidden_layers=6, large=2
+    ),
+    "xlnet_base": of_transformers("XLNetModel", "XLNetConfig", words(512, 32000), d_model=768, n_layer=12, n_head=12),
+    "roformer_base": of_transformers("RoFormerModel", "RoFormerConfig", words(512, 50000)),
+    "convbert_base": of_transformers("ConvBertModel", "ConvBertConfig", words(512, 30522)),
+    "squeezebert": of_transformers("SqueezeBertModel", "SqueezeBertConfig", words(512, 30522)),
+    "esm_small": of_transformers(
+        "EsmModel",
+        "EsmConfig",
+        words(512, 33),
+        vocab_size=33,
+        pad_token_id=1,
+        hidden_size=640,
+        num_hidden_layers=12,
+        num_attention_heads=20,
+        intermediate_size=2560,
+        position_embedding_type="rotary",
+    ),
+    "yolos_small": of_transformers(
+        "YolosForObjectDetection",
+        "YolosConfig",
+        pictures(512),
+        image_size=(512, 512),
+        hidden_size=384,
+        num_attention_heads=6,
+        intermediate_size=1536,
+        use_mid_position_embeddings=False,
+    ),
+    "sam_vision": of_transformers(
+        "SamVisionModel",
+        "SamVisionConfig",
+        pictures(512),
+        large=4,
+        image_size=512,
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=6,
+        global_attn_indexes=[2, 5],
+        mlp_dim=1536,
+    ),
+    "siglip_vision": of_transformers("SiglipVisionModel", "SiglipVisionConfig", pictures(224), large=64),
+    "swin2sr": of_transformers("Swin2SRForImageSuperResolution", "Swin2SRConfig", pictures(64), large=16),
+    "marian": of_transformers(
+        "MarianMTModel",
+        "MarianConfig",
+        lambda n: (torch.randint(0, 58000, (n, 256)), None, torch.randint(0, 58000, (n, 128))),
+        use_cache=False,
+        d_model=512,
+        encoder_layers=6,
+        decoder_layers=6,
+        encoder_attention_heads=8,
+        decoder_attention_heads=8,
+        encoder_ffn_dim=2048,
+        decoder_ffn_dim=2048,
+    ),
+    "wavlm_base": of_transformers(
+        "WavLMModel", "WavLMConfig", lambda n: (torch.randn(n, 80_000),), large=8, apply_spec_augment=False
+    ),
+    "conformer": of_transformers(
+        "Wav2Vec2ConformerModel",
+        "Wav2Vec2ConformerConfig",
+        lambda n: (torch.randn(n, 80_000),),
+        large=8,
+        apply_spec_augment=False,
+        hidden_size=512,
+        num_hidden_layers=8,
+        num_attention_heads=8,
+        intermediate_size=2048,
+    ),
+    "audio_spectrogram": of_transformers("ASTModel", "ASTConfig", lambda n: (torch.randn(n, 1024, 128),), large=8),
+    "timesformer": of_transformers(
+        "TimesformerModel",
+        "TimesformerConfig",
+        lambda n: (torch.randn(n, 8, 3, 224, 224),),
+        large=4,
+        hidden_size=384,
+        num_attention_heads=6,
+        intermediate_size=1536,
+    ),
+    "patch_tst": of_transformers(
+        "PatchTSTForPrediction",
+        "PatchTSTConfig",
+        lambda n: (torch.randn(n, 512, 7),),
+        large=128,
+        context_length=512,
+        prediction_length=96,
+        num_input_channels=7,
+        patch_length=16,
+        patch_stride=8,
+        d_model=256,
+        ffn_dim=512,
+        num_attention_heads=8,
+    ),
+    "cvt_13": of_transformers("CvtModel", "CvtConfig", pictures(224), large=64),
+    "perceiver": of_transformers(
+        "PerceiverModel", "PerceiverConfig", lambda n: (torch.randn(n, 1024, 768),), large=8, num_latents=256
     ),
     # Written here
     "recommender": Entry(

@@ -1,5 +1,7 @@
 #include "runtime/cuda/ops/convolution_layout.h"
 
+#include <algorithm>
+
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/convert.h"
 #include "runtime/views/view_layout.h"
@@ -29,7 +31,8 @@ bool lie_channels_last(std::span<const BoundView* const> views) {
       if (const BoundView shown = shown_as(*v, last); !lies_so(*v, shown)) bytes += dense_bytes(shown);
     return bytes;
   };
-  return copied(true) < copied(false);
+  auto same_in_both = [](const BoundView* v) { return lies_so(shown_as(*v, true), shown_as(*v, false)); };
+  return std::ranges::all_of(views, same_in_both) || copied(true) < copied(false);
 }
 
 }  // namespace coil::runtime::cuda
