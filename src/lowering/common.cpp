@@ -212,6 +212,17 @@ BufferView library_operand(const TensorBox& box) {
   return *view;
 }
 
+BufferView open_operand(Context& ctx, const TensorBox& box) {
+  const ir::BufferId whole = box.realize();
+  const bool fixed = ctx.graph.buffer(whole).layout.fixed;
+  BufferView view = library_operand(box);
+  const std::size_t rank = ctx.graph.buffer(whole).layout.sizes.size();
+  bool is_range = view.buffer == whole && !box.linear && box.rank() == rank;
+  for (std::size_t d = 0; is_range && d < rank; ++d) is_range = (box.map[d] - ctx.graph.ivar(d)).constant().has_value();
+  if (is_range) ctx.graph.buffer(whole).layout.fixed = fixed;
+  return view;
+}
+
 Expr indirect_index(Context& ctx, Element index, Expr size, const std::vector<sym::LoopVar>& loops,
                     std::vector<Scalar>& indirect) {
   auto& env = ctx.graph.env();

@@ -109,6 +109,9 @@ TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
 
 /// A library operand: the realised tensor as a strided window (a dense copy where it is none).
 BufferView library_operand(const TensorBox&);
+/// The same where the operation takes any layout: what is a range of each dimension of a computed value leaves open in
+/// which layout the value is made (ir/relayout.h).
+BufferView open_operand(Context&, const TensorBox&);
 /// An index that is data, as an index expression: the variable x<k> of a checked value that joins `indirect`; or the
 /// expression itself, where the value is one that is in range for certain.
 Expr indirect_index(Context&, Element index, Expr size, const std::vector<sym::LoopVar>& loops,

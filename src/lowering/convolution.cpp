@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/relayout.h"
+#include "lowering/convolution_products.h"
 #include "lowering/convolution_windows.h"
 #include "support/error.h"
 
@@ -79,12 +80,7 @@ bool by_windows(const Context& ctx) {
   return ctx.options.windows_by_kernels && ctx.target().has(target::Feature::ThreadGrids);
 }
 
-bool lies_channels_last(const BufferView& v) {
-  const Exprs wanted = ir::channels_last(v.sizes);
-  for (std::size_t d = 0; d < v.sizes.size(); ++d)
-    if (!v.sizes[d].is_constant(1) && !(v.strides[d] == wanted[d])) return false;
-  return v.offset.is_constant(0);
-}
+bool begins_and_lies_channels_last(const BufferView& v) { return v.offset.is_constant(0) && ir::lies_channels_last(v); }
 
 /// Of a weight [out, in / groups, k...] (transposed: [in, out / groups, k...]).
 ConvolutionFacts facts_of(DType dtype, const Exprs& weight, std::int64_t groups, bool transposed) {
@@ -160,8 +156,11 @@ Lowered convolution(Context& ctx, const Values& args) {
   const bool innermost = ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights);
   const bool own = by_groups(ctx, facts_of(x.dtype(), weight.sizes, groups, transposed), weight.sizes,
                              {{}, stride, list(5), groups}, false);
-  const auto operand = innermost ? x.copied(lies_channels_last) : std::nullopt;
-  std::vector<BufferView> inputs{operand ? *operand : library_operand(x), library_operand(weight)};
+  if (innermost && !own && before == after && std::ranges::all_of(list(7), [](std::int64_t n) { return n == 0; }) &&
+      x.dtype() == weight.dtype() && is_product_of_groups(x, weight.sizes, groups, stride, before))
+    return product_of_groups(ctx, x, weight, bias, groups, transposed);
+  const auto operand = innermost ? x.copied(begins_and_lies_channels_last) : std::nullopt;
+  std::vector<BufferView> inputs{operand ? *operand : open_operand(ctx, x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
   auto [box, out] =
       library_result(ctx, meta.dtype, meta.sizes, innermost ? ir::channels_last(meta.sizes) : meta.strides);
@@ -216,11 +215,15 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
   if (by_windows(ctx) && computes_by_windows(facts))
     return std::vector<TensorBox>{
         {}, windowed_weight_gradient(ctx, {list(4), list(5), list(6), false}, of_x, of_dy, meta), {}};
+  const bool own =
+      of_dy.dtype() == of_x.dtype() && by_groups(ctx, facts, meta.sizes, {{}, list(4), list(6), groups}, true);
+  if (ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights) && !own &&
+      of_dy.dtype() == of_x.dtype() && is_product_of_groups(of_x, meta.sizes, groups, list(4), list(5)))
+    return std::vector<TensorBox>{{}, weight_gradient_of_groups(ctx, of_x, of_dy, groups, meta), {}};
   const BufferView x = library_operand(of_x), dy = library_operand(of_dy);
   const library_ops::Attributes attributes = {
       {"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", groups}};
-  if (of_dy.dtype() == of_x.dtype() && by_groups(ctx, facts, meta.sizes, {{}, list(4), list(6), groups}, true))
-    return std::vector<TensorBox>{{}, weight_gradient_by_groups(ctx, attributes, x, dy), {}};
+  if (own) return std::vector<TensorBox>{{}, weight_gradient_by_groups(ctx, attributes, x, dy), {}};
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
   add_library_call(ctx, "convolution_weights", attributes, {x, dy}, {out});
   return std::vector<TensorBox>{{}, box, {}};

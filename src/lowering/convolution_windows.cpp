@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ir/relayout.h"
+
 namespace coil::lowering {
 
 bool computes_by_windows(const ConvolutionFacts& f) {
@@ -72,6 +74,19 @@ Place place(Context& ctx, const WindowedConvolution& c, std::size_t d, Expr i, E
   return {at, inside};
 }
 
+/// Whether what is read of memory for x lies with its channels side by side.
+bool reads_channels_innermost(Context& ctx, const TensorBox& x) {
+  const Expr channel = ctx.graph.ivar(1);
+  const auto loops = loop_vars(ctx.graph, x.sizes);
+  return std::ranges::any_of(ir::loads(element(ctx, x, x.sizes).scalar), [&](ir::Scalar load) {
+    const Expr at = load->op == ir::ScalarOp::Load
+                        ? ir::linear_index(ctx.graph.buffer(load->buffer).layout, load->index)
+                        : load->index[0];
+    const auto parts = sym::linear_in(ctx.graph.env().simplify(at, loops), channel);
+    return parts && parts->coefficient.is_constant(1);
+  });
+}
+
 /// The weight [O, 1, k...] (transposed: [C, O / C, k...]) as [k..., O], so that what threads side by side read lies
 /// side by side.
 TensorBox channels_side_by_side(Context& ctx, const TensorBox& weight, Expr channels, bool transposed) {
@@ -112,9 +127,12 @@ TensorBox windowed_convolution(Context& ctx, const WindowedConvolution& c, const
   tap.push_back(channel);
   const Element element = element_at(ctx, x, at, meta.sizes, reduced, inside).cast(t),
                 factor = element_at(ctx, turned, tap, meta.sizes, reduced).cast(t);
-  if (!bias) return reduction(ctx, meta.dtype, meta.sizes, reduced, ReductionKind::Sum, element * factor, meta.strides);
-  const TensorBox sum = reduction(ctx, t, meta.sizes, reduced, ReductionKind::Sum, element * factor, meta.strides);
-  return result(ctx, lowering::element(ctx, sum, meta.sizes) + element_at(ctx, *bias, {channel}, meta.sizes).cast(t));
+  const Exprs strides = reads_channels_innermost(ctx, x) ? ir::channels_last(meta.sizes) : meta.strides;
+  if (!bias) return reduction(ctx, meta.dtype, meta.sizes, reduced, ReductionKind::Sum, element * factor, strides);
+  const TensorBox sum = reduction(ctx, t, meta.sizes, reduced, ReductionKind::Sum, element * factor, strides);
+  return pointwise(ctx, meta.dtype, meta.sizes,
+                   lowering::element(ctx, sum, meta.sizes) + element_at(ctx, *bias, {channel}, meta.sizes).cast(t),
+                   strides);
 }
 
 TensorBox windowed_weight_gradient(Context& ctx, const WindowedConvolution& c, const TensorBox& x, const TensorBox& dy,

@@ -18,7 +18,7 @@ using Attributes = library_ops::Attributes;
 // operands and results grown to whole vectors, the new elements 0: where the operand is computed by a kernel anyway
 // that costs nothing, else a copy.
 
-constexpr std::int64_t kShortest = 256;             // columns: fewer are not worth it
+constexpr std::int64_t kMostGrowth = 8;             // columns for each new one, at least
 constexpr std::int64_t kSmallest = 1 << 24;         // multiplications
 constexpr std::int64_t kSmallestCopied = 1 << 28;   // the same where operands must be copied,
 constexpr std::int64_t kWorthCopying = 256;         // and uses of each of their elements
@@ -29,7 +29,9 @@ constexpr std::int64_t kFewestDirect = 512;         // and its rows
 Expr grown(const Context& ctx, DType dtype, Expr n) {
   const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(dtype));
   const auto c = n.constant();
-  return step > 1 && c && *c >= kShortest ? Expr((*c + step - 1) / step * step) : n;
+  if (step <= 1 || !c) return n;
+  const std::int64_t more = (*c + step - 1) / step * step;
+  return (more - *c) * kMostGrowth <= *c ? Expr(more) : n;
 }
 
 /// The dimension of the storage that dimension `d` of a view walks through alone.

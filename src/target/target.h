@@ -113,6 +113,10 @@ struct Target {
 
   /// Whether the device's form of a library operation, if there is one, gives results of this type.
   bool takes(std::string_view op, DType result) const;
+  /// Whether the library's fused attention in 16 bits takes heads of so many elements.
+  bool takes_attention_head(std::int64_t elements) const {
+    return elements % 8 == 0 && elements <= largest_attention_head;
+  }
   bool has(Feature f) const { return features.contains(f); }
 };
 

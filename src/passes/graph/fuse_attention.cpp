@@ -455,15 +455,25 @@ bool is_softmax(const Node* n) {
   return is_any(*n, {"aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"});
 }
 
+/// Products in 16 bits stay where a GPU's library has no fused kernel for heads of their size: attention would be
+/// computed in f32.
+bool has_kernel(const target::Target& target, const Attention& a) {
+  if (!target.has(target::Feature::Attention) || (a.dtype != DType::BF16 && a.dtype != DType::F16)) return true;
+  return std::ranges::all_of(std::array{a.query, a.value}, [&](const Node* n) {
+    const auto head = from_back(*n, 0).constant();
+    return !head || target.takes_attention_head(*head);
+  });
+}
+
 }  // namespace
 
-void fuse_attention(fx::GraphModule& m) {
-  for (auto& [name, sub] : m.subgraphs) fuse_attention(*sub);
+void fuse_attention(fx::GraphModule& m, const target::Target& target) {
+  for (auto& [name, sub] : m.subgraphs) fuse_attention(*sub, target);
   if (std::ranges::none_of(m.graph.nodes().all(), is_softmax)) return;
   multiply_matrices(m);
   for (Node* n : m.graph.nodes())
     if (is_softmax(n))
-      if (auto found = Matcher(n).match()) fuse(m, *found);
+      if (auto found = Matcher(n).match(); found && has_kernel(target, *found)) fuse(m, *found);
   m.graph.eliminate_dead_code();
 }
 

@@ -52,8 +52,8 @@ void fold_batch_norm(fx::GraphModule&);
 /// for GPUs.
 void fold_batch_norm_of_inputs(fx::GraphModule&);
 /// Recognises attention written out as matmul, scale, mask, softmax, matmul (what run_decompositions leaves) as
-/// scaled_dot_product_attention.
-void fuse_attention(fx::GraphModule&);
+/// scaled_dot_product_attention, where the target has a kernel for it.
+void fuse_attention(fx::GraphModule&, const target::Target&);
 
 /// A batched product with one matrix expanded over the batch, and the bias added after it (what run_decompositions
 /// leaves of linear in half precision), as addmm.

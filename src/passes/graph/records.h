@@ -66,7 +66,7 @@ inline constexpr GraphPass kFoldBatchNormOfInputs{
     on_graph<fold_batch_norm_of_inputs>, has<target::Feature::FoldedBatchNorm>};
 inline constexpr GraphPass kFuseAttention{
     "fuse-attention", "Attention written out as products and a softmax becomes scaled_dot_product_attention.",
-    on_graph<fuse_attention>};
+    [](fx::GraphModule& module, const GraphContext& given) { fuse_attention(module, given.target); }};
 inline constexpr GraphPass kFuseLinear{"fuse-linear",
                                        "A batched product with one matrix, and the bias added after it, becomes addmm.",
                                        on_graph<fuse_linear>};

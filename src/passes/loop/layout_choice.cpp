@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "ir/relayout.h"
 #include "library_ops/convolutions.h"
@@ -13,6 +12,25 @@ namespace coil::ir {
 namespace {
 
 using library_ops::Trait;
+
+/// How an operation walks through a buffer: an expression of its loops' variables for each dimension.
+struct Access {
+  BufferId buffer;
+  Exprs index;
+};
+
+std::vector<Access> accesses(Graph& graph, const Operation& op) {
+  std::vector<Access> result;
+  if (!op.is_loop()) return result;
+  for (Scalar load : loads(op.body()))
+    if (load->op == ScalarOp::Load) result.push_back({load->buffer, load->index});
+  for (BufferId out : op.outs) {
+    const std::size_t rank = graph.buffer(out).layout.sizes.size();
+    if (!op.store_index.empty() && op.store_index.size() == rank) result.push_back({out, op.store_index});
+    if (op.store_index.empty() && op.sizes().size() == rank) result.push_back({out, graph.ivars(rank)});
+  }
+  return result;
+}
 
 /// Spreads channels-last from convolutions through the operations between them.
 class ChannelsLast {
@@ -32,13 +50,13 @@ class ChannelsLast {
       }
       if (is_weight_gradient(list_[i]))
         for (const BufferView& operand : std::get<Extern>(list_[i].node).inputs) want(operand.buffer);
-      for (BufferId b : loop_buffers(list_[i])) users_[b].push_back(i);
+      for (const Access& access : accesses(graph_, list_[i])) users_[access.buffer].push_back(i);
     }
     if (pending_.empty() && !graph_.has_convolutions()) return;
     while (!pending_.empty()) {
       const BufferId id = pending_.back();
       pending_.pop_back();
-      for (std::size_t i : users_[id]) spread(list_[i]);
+      for (std::size_t i : users_[id]) spread(list_[i], id);
     }
     convert_at_borders();
   }
@@ -71,12 +89,12 @@ class ChannelsLast {
   }
 
   /// Gives a buffer channels-last strides when it is free to have them.
-  void want(BufferId id) {
+  void want(BufferId id, std::size_t channel = 1) {
     const Layout& layout = graph_.buffer(id).layout;
-    if (layout.sizes.size() < 3 || chosen_.contains(id) ||
-        !relayout(graph_, id, channels_last(layout.sizes), views_[id]))
+    if (layout.sizes.size() < 3 || channels_of_.contains(id) ||
+        !relayout(graph_, id, channels_last(layout.sizes, channel), views_[id]))
       return;
-    chosen_.insert(id);
+    channels_of_.emplace(id, channel);
     pending_.push_back(id);
   }
 
@@ -95,8 +113,36 @@ class ChannelsLast {
     return result;
   }
 
-  void spread(const Operation& op) {
-    for (BufferId b : loop_buffers(op)) want(b);
+  /// From a buffer with its channels innermost to the others that the operation walks through.
+  void spread(const Operation& op, BufferId from) {
+    const std::size_t channel = channels_of_.at(from);
+    const std::vector<BufferId> alike = loop_buffers(op);
+    if (channel == 1 && std::ranges::find(alike, from) != alike.end())
+      for (BufferId b : alike) want(b);
+    spread_pictures(op, from, graph_.buffer(from).layout.sizes.size() - channel - 1);
+  }
+
+  /// Pictures that are stacked, or cut from a stack, have dimensions in front of their channels: they stay in step with
+  /// the pictures of `from`, of so many dimensions, that the operation walks through.
+  void spread_pictures(const Operation& op, BufferId from, std::size_t spatial) {
+    const std::size_t rank = op.is_loop() ? op.sizes().size() : 0;
+    if (spatial < 2 || rank < spatial + 2) return;
+    const std::vector<Access> all = accesses(graph_, op);
+    auto walks = [&](const Access& access) { return walks_pictures(access, rank, spatial); };
+    if (std::ranges::none_of(all, [&](const Access& a) { return a.buffer == from && walks(a); })) return;
+    for (const Access& access : all)
+      if (walks(access)) want(access.buffer, access.index.size() - spatial - 1);
+  }
+
+  /// Whether a batch comes first, and channels and places last, in the buffer as in the loops.
+  bool walks_pictures(const Access& access, std::size_t rank, std::size_t spatial) {
+    const std::size_t own = access.index.size();
+    if (own < spatial + 2 || !(access.index[0] == graph_.ivar(0)) ||
+        graph_.buffer(access.buffer).layout.sizes.back().is_constant(1))
+      return false;
+    for (std::size_t d = 1; d <= spatial + 1; ++d)
+      if (!sym::contains(access.index[own - d], graph_.ivar(rank - d))) return false;
+    return true;
   }
 
   /// A convolution's operand or result whose layout is settled otherwise is converted by a copy. So are weights: as
@@ -145,13 +191,10 @@ class ChannelsLast {
 
   bool needs_conversion(const BufferView& v) const {
     if (v.sizes.size() < 3) return false;
-    const Exprs wanted = channels_last(v.sizes);
     bool spatial = false;
     for (std::size_t d = 2; d < v.sizes.size(); ++d) spatial |= !v.sizes[d].is_constant(1);
     if (!spatial || v.sizes[1].is_constant(1)) return false;
-    for (std::size_t d = 0; d < v.sizes.size(); ++d)
-      if (!v.sizes[d].is_constant(1) && !(v.strides[d] == wanted[d])) return true;
-    return false;
+    return !lies_channels_last(v);
   }
 
   /// Whether the first of the channels, which kernels of Coil's own read in vectors, lies where a vector begins.
@@ -188,7 +231,7 @@ class ChannelsLast {
   std::vector<Operation> list_;
   BufferViews views_;
   std::unordered_map<BufferId, std::vector<std::size_t>> users_;
-  std::unordered_set<BufferId> chosen_;
+  std::unordered_map<BufferId, std::size_t> channels_of_;  ///< the dimension that is innermost, of those chosen
   std::vector<BufferId> pending_;
 };
 

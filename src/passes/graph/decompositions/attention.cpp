@@ -18,7 +18,7 @@ bool cudnn_takes(Rewriter& r) {
   const DType d = r.dtype(r["query"]);
   auto fits = [&](const char* name) {
     const auto depth = r.meta(r[name]).sizes.back().constant();
-    return depth && *depth % 8 == 0 && *depth <= r.target.largest_attention_head;
+    return depth && r.target.takes_attention_head(*depth);
   };
   if (!is_narrow(d) || !fits("query") || !fits("value") || r.rank(r["query"]) != 4 || r.real("dropout_p") != 0)
     return false;
