@@ -312,19 +312,15 @@ std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbour
   return chunks < 4 ? 1 : std::min(chunks, kMaxChunks);
 }
 
-/// Whether neighbouring blocks share each row and hold it until its result is known: rows too long for one block, of
-/// which there are so few that blocks of their own would leave most of the machine idle, and so many that these do not.
-bool is_held_by_blocks(Graph& graph, const target::Costs& costs, const Exprs& sizes, const Exprs& reduced,
-                       Scalar body) {
-  constexpr std::int64_t kLeastBytes = 64 << 10, kBytesOfBlock = 64 << 10;
+/// Whether rows whose reduction is read again stay in one piece, since clusters of blocks hold them until then.
+bool stays_whole(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, Scalar body) {
   const auto rows = graph.env().simplify(sym::product(sizes)).constant(),
              count = graph.env().simplify(sym::product(reduced)).constant();
-  if (!rows || !count || costs.blocks_of_cluster < 2) return false;
-  std::int64_t element = 0;
-  for (Scalar l : loads(body))
-    element = std::max(element, static_cast<std::int64_t>(size_of(graph.buffer(l->buffer).layout.dtype)));
-  return *rows * costs.blocks_of_cluster >= costs.multiprocessors / 2 && *count * element >= kLeastBytes &&
-         *count * element <= kBytesOfBlock * costs.blocks_of_cluster && reduces_neighbours(graph, body, reduced.size());
+  if (!rows || !count) return false;
+  std::size_t widest = 0;
+  for (Scalar l : loads(body)) widest = std::max(widest, size_of(graph.buffer(l->buffer).layout.dtype));
+  return graph.target(device).costs.holds_rows_in_clusters(*rows, *count * static_cast<std::int64_t>(widest)) &&
+         reduces_neighbours(graph, body, reduced.size());
 }
 
 std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced,
@@ -391,9 +387,8 @@ TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, 
     box.storage->origins = std::move(origins);
     return box;
   }
-  const bool held =
-      again == ReadAgain::Yes && is_held_by_blocks(graph, graph.target(device).costs, sizes, reduced, body);
-  const auto split = held ? std::nullopt : choose_split(graph, device, sizes, reduced, kind, body);
+  const bool whole = again == ReadAgain::Yes && stays_whole(graph, device, sizes, reduced, body);
+  const auto split = whole ? std::nullopt : choose_split(graph, device, sizes, reduced, kind, body);
   if (!split)
     return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides),
                   std::move(origins));

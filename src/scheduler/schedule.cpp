@@ -370,6 +370,7 @@ class Fuser {
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
       if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason)) continue;
       Joint joint = joint_of(group, joined, op);
+      joint.row_bytes = row_bytes(joined, info, reads);
       joint.scattered = scattered(joined, op, m);
       if (auto why = choices_->refuses_loops(joint)) {
         reason = std::move(*why);
@@ -485,6 +486,19 @@ class Fuser {
              graph_.env().hint_or(sym::product(layout.sizes), 0) >= elements(op) &&
              apart(sym::substitute(ir::linear_index(layout, l->index), from, to));
     });
+  }
+
+  /// Of Joint: bytes of a row of the widest type that is read, but for what the kernel itself makes.
+  std::int64_t row_bytes(const Group& joined, const Info& info, const std::vector<BufferId>& reads) {
+    const auto row = graph_.env().simplify(sym::product(joined.inner)).constant();
+    if (!row) return 0;
+    std::size_t widest = 0;
+    const auto see = [&](BufferId b) {
+      if (!info.writes.contains(b)) widest = std::max(widest, size_of(graph_.buffer(b).layout.dtype));
+    };
+    std::ranges::for_each(info.reads, see);
+    std::ranges::for_each(reads, see);
+    return *row * static_cast<std::int64_t>(widest);
   }
 
   Joint joint_of(const Group& before, const Group& joined, const Operation& op) {

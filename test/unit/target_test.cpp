@@ -62,6 +62,16 @@ TEST(Target, CostsAreThoseOfTheGeneration) {
   EXPECT_EQ(target::cpu("avx2").costs.threads(), 0);
 }
 
+TEST(Target, ClustersHoldRowsThatAreLongAndNotTooFew) {
+  const target::Costs old = target::cuda(0, "sm_80").costs, hopper = target::cuda(0, "sm_90").costs;
+  EXPECT_TRUE(hopper.holds_rows_in_clusters(32, 400'000));
+  EXPECT_FALSE(old.holds_rows_in_clusters(32, 400'000)) << "no clusters";
+  EXPECT_FALSE(hopper.holds_rows_in_clusters(8, 400'000)) << "64 blocks for 132 multiprocessors";
+  EXPECT_FALSE(hopper.holds_rows_in_clusters(32, (64 << 10) - 1)) << "one block holds it";
+  EXPECT_FALSE(hopper.holds_rows_in_clusters(32, (512 << 10) + 1)) << "eight blocks do not";
+  EXPECT_FALSE(target::cpu("avx2").costs.holds_rows_in_clusters(32, 400'000));
+}
+
 /// The kernels are a GPU's and the libraries a processor's.
 TEST(Target, AnEmulatedGpuIsBoth) {
   const target::Target emulated = target::emulated_cuda("avx2");

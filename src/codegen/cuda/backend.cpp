@@ -31,18 +31,11 @@ class CudaChoices : public scheduler::Choices {
     constexpr std::int64_t kMany = 1 << 20;
     if (joint.mixes && joint.scattered >= kMany)
       return "its results lie across the other's rows, and a kernel of its own turns them in tiles";
-    if (is_held_by_blocks(joint)) return std::nullopt;
+    if (costs_.holds_rows_in_clusters(joint.rows, joint.row_bytes)) return std::nullopt;
     return Choices::refuses_loops(joint);
   }
 
  private:
-  /// Whether neighbouring blocks share each row (heuristics/rows.h) and are enough for half of the machine.
-  bool is_held_by_blocks(const scheduler::Joint& joint) const {
-    constexpr std::int64_t kLeast = 1 << 15, kMost = 1 << 17;  // elements of a row that several blocks hold
-    return costs_.blocks_of_cluster > 1 && joint.row >= kLeast && joint.row <= kMost &&
-           joint.rows * costs_.blocks_of_cluster >= costs_.multiprocessors / 2;
-  }
-
   target::Costs costs_;
 };
 
