@@ -152,6 +152,12 @@ def test_what_newcomers_read_is_short():
     assert (ROOT / "docs/performance.md").stat().st_size < 25 * 1024
 
 
+def test_the_page_of_stages_names_every_folder():
+    table = (ROOT / "docs/architecture.md").read_text().split("## The program")[0]
+    missing = [folder for folder in [*FLOW, "runtime"] if folder != "passes" and f"`{folder}`" not in table]
+    assert not missing
+
+
 def lines_with(pattern, own):
     """Of src/, but for the files that `own` matches."""
     return [

@@ -5,6 +5,7 @@
 
 #include "codegen/backends.h"
 #include "codegen/cuda/attention.h"
+#include "codegen/cuda/cubin.h"
 #include "codegen/cuda/grid_backend.h"
 #include "codegen/cuda/group_convolutions.h"
 #include "codegen/cuda/grouped.h"
@@ -103,6 +104,25 @@ class CudaBackend : public GridBackend {
     }
     out.libraries = compile_cuda(options_.nvrtc, sources,
                                  {.arch = target_.arch, .jobs = options.jobs, .cache_folder = options.cache});
+    return out;
+  }
+
+  std::vector<KernelResources> resources(const Libraries& libraries) const override {
+    std::vector<KernelResources> out;
+    for (const auto& library : libraries)
+      if (is_cubin(library)) std::ranges::move(cubin_resources(library), std::back_inserter(out));
+    return out;
+  }
+  std::string portable_text(const Libraries& libraries) const override {
+    std::string out;
+    for (const auto& library : libraries)
+      if (!is_cubin(library)) out.append(reinterpret_cast<const char*>(library.data()), library.size());
+    return out;
+  }
+  std::string machine_text(const Libraries& libraries) const override {
+    std::string out;
+    for (const auto& library : libraries)
+      if (is_cubin(library)) out += disassembled(library);
     return out;
   }
 
