@@ -158,13 +158,13 @@ class Unpickler {
 
   /// Whether there is more behind this one. Each family of opcodes says whether it has this one.
   bool step() {
-    const auto op = static_cast<unsigned char>(take(1)[0]);
-    if (op == kStop) {
+    const auto code = static_cast<unsigned char>(take(1)[0]);
+    if (code == kStop) {
       pickle_.root_ = pop();
       return false;
     }
-    if (!frame(op) && !value(op) && !container(op) && !memo(op) && !object(op))
-      fail("opcode 0x{:02x} is not supported", op);
+    if (!frame(code) && !value(code) && !container(code) && !memo(code) && !object(code))
+      fail("opcode 0x{:02x} is not supported", code);
     return true;
   }
 
