@@ -159,10 +159,9 @@ def test_what_kernels_take_is_what_the_toolkit_sees(tmp_path):
 
 
 def test_a_machine_without_a_disassembler_says_so(tmp_path):
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    shown = show_binaries(tmp_path, "sass", path=str(empty))
-    assert "EXIT" in shown or "no nvdisasm in PATH" in shown
+    folders = [f for f in os.environ["PATH"].split(os.pathsep) if not (pathlib.Path(f) / "nvdisasm").exists()]
+    shown = show_binaries(tmp_path, "sass", path=os.pathsep.join(folders))
+    assert "EXIT" in shown or "no nvdisasm in PATH" in shown  # it may be in the toolkit's folder
 
 
 @pytest.mark.parametrize("name", ["encoder"])
