@@ -35,6 +35,7 @@ class Elf {
     const auto at = read<std::uint64_t>(kSections);
     const std::size_t size = read<std::uint16_t>(kSectionBytes), count = read<std::uint16_t>(kSectionCount),
                       names = read<std::uint16_t>(kNames);
+    if (at > file.size() || size * count > file.size() - at) fail("the cubin is torn");
     std::vector<std::uint32_t> name_offsets;
     for (std::size_t k = 0; k < count; ++k) {
       const std::size_t header = at + k * size;
