@@ -34,6 +34,7 @@ struct CompileReport {
   std::vector<std::uint64_t>
       live_bytes;  ///< temporaries and outputs that are live at each step, for the sizes the program was exported with
   std::uint64_t peak_bytes = 0;  ///< weights and the most that is live
+  std::string resources;         ///< what a GPU's kernels take of a multiprocessor, a line each; empty elsewhere
   std::string text;              ///< kernels, fusions and refusals, memory over time
 };
 

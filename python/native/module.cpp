@@ -115,11 +115,8 @@ std::vector<std::string> names(const Ports& ports) {
   return out;
 }
 
-}  // namespace
-
-NB_MODULE(_native, m) {
-  nb::set_leak_warnings(false);  // torch holds on to compiled graphs when a process ends
-  m.doc() = "Coil's compiler and runtime, for the Python package.";
+/// Exceptions of the compiler and the runtime, as those of Python.
+void bind_errors(nb::module_& m) {
   nb::exception<Error> error(m, "Error", PyExc_RuntimeError);
   g_error = error.ptr();
   g_needs_value = PyErr_NewExceptionWithDoc(
@@ -136,7 +133,10 @@ NB_MODULE(_native, m) {
     }
   });
   m.attr("NeedsValue") = nb::handle(g_needs_value);
+}
 
+/// Graphs while Python traces them.
+void bind_traced_graph(nb::module_& m) {
   nb::class_<NodeHandle>(m, "Node").def_prop_ro("name", [](const NodeHandle& h) { return h.node->name; });
   nb::class_<Literal>(m, "Literal")
       .def_static("dtype", &Literal::dtype)
@@ -189,10 +189,13 @@ NB_MODULE(_native, m) {
           nb::arg("settings"), nb::arg("device"), nb::arg("going"),
           "Bytes that a run has at its fullest, without scratch memory: with temporaries in pieces, in one arena, and "
           "the least. The graph is used up.");
+}
 
-  nb::class_<CompiledGraph>(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(),
-                            nb::is_weak_referenceable())
-      .def_prop_ro("report", [](const CompiledGraph& g) { return g.report().text; })
+/// Compiled graphs, as what is known of them.
+nb::class_<CompiledGraph> bind_compiled_graph(nb::module_& m) {
+  nb::class_<CompiledGraph> graph(m, "CompiledGraph", nb::type_slots(kSlots<CompiledGraph>), nb::dynamic_attr(),
+                                  nb::is_weak_referenceable());
+  graph.def_prop_ro("report", [](const CompiledGraph& g) { return g.report().text; })
       .def_prop_ro("kernels", [](const CompiledGraph& g) { return g.report().kernels; })
       .def_prop_ro("seconds", [](const CompiledGraph& g) { return g.report().seconds; })
       .def_prop_ro("stages", [](const CompiledGraph& g) { return g.report().stages; })
@@ -219,12 +222,17 @@ NB_MODULE(_native, m) {
           },
           "As JSON; empty where it is not known.")
       .def_prop_ro("provenance", &CompiledGraph::provenance, "As JSON; empty where nobody asked for it.")
-      .def_prop_ro("unused",
-                   [](const CompiledGraph& g) {
-                     std::vector<bool> out;
-                     for (const runtime::Input& in : g.plan().inputs) out.push_back(in.unused);
-                     return out;
-                   })
+      .def_prop_ro("unused", [](const CompiledGraph& g) {
+        std::vector<bool> out;
+        for (const runtime::Input& in : g.plan().inputs) out.push_back(in.unused);
+        return out;
+      });
+  return graph;
+}
+
+/// How they are called, and what callers set.
+void bind_calls(nb::class_<CompiledGraph> graph) {
+  graph
       .def_rw("record", &CompiledGraph::record,
               "Whether calls that repeat with the same memory are recorded as CUDA graphs; set before the first call.")
       .def_rw("recordings", &CompiledGraph::recordings, "How many of those are kept, the last used.")
@@ -247,7 +255,10 @@ NB_MODULE(_native, m) {
       .def("call_arrays", &CompiledGraph::call_arrays)
       .def("seed", &CompiledGraph::seed)
       .def("save", &CompiledGraph::save);
+}
 
+/// The compiler on archives, packages and libraries from outside; graphs out of a cache.
+void bind_compiler(nb::module_& m) {
   nb::class_<FrozenGraph>(m, "FrozenGraph", nb::type_slots(kSlots<FrozenGraph>), nb::dynamic_attr(),
                           nb::is_weak_referenceable())
       .def(nb::init<std::vector<std::size_t>, nb::callable>(), nb::arg("inputs"), nb::arg("compile"))
@@ -288,7 +299,6 @@ NB_MODULE(_native, m) {
     CallPattern pattern = plain_pattern(program.plan);
     return std::make_unique<CompiledGraph>(std::move(program), CompileReport{}, std::move(pattern));
   });
-
   m.def("build_and_machine", &build_and_machine,
         "Two processes for which this is equal may exchange entries of the cache of graphs.");
   m.def(
@@ -307,6 +317,10 @@ NB_MODULE(_native, m) {
       },
       nb::arg("cache"), nb::arg("entry"), nb::arg("pattern"),
       "A graph from its entry in a cache; None where there is none, or one that is torn or of another version.");
+}
+
+/// Settings, and operators: those that Coil compiles, those of others, those that torch carries out.
+void bind_operators(nb::module_& m) {
   m.def(
       "set_host", [](nb::callable find) { set_host(std::move(find)); },
       "`find(op)` gives the Python callable of an operator such as `aten.cumsum.default`, or None.");
@@ -335,6 +349,22 @@ NB_MODULE(_native, m) {
   m.def(
       "check_schema", [](const std::string& schema) { check_schema(schema); },
       "Raises coil.Error for a schema that cannot be read, with the place, or that no operator of one's own may have.");
+  m.def(
+      "leave_to_host", [](const std::string& target) { ops::leave_to_host(target); },
+      "Calls of this operator may be left to the host whatever the setting `fallback` says.");
+  m.def(
+      "operators",
+      [] {
+        std::vector<std::string> out;
+        for (const std::string& target : ops::targets())
+          if (ops::find(target)->shape && (lowering::find(target) || passes::decomposes(target))) out.push_back(target);
+        return out;
+      },
+      "Operators that Coil compiles itself, sorted.");
+}
+
+/// Memory that ranks share.
+void bind_shared_memory(nb::module_& m) {
   m.def(
       "register_symm_mem_args",
       [](const std::string& schema, std::vector<std::string> names) {
@@ -366,6 +396,10 @@ NB_MODULE(_native, m) {
         if (coil_comm_barrier(reinterpret_cast<const void*>(address)) != 0) fail("{}", coil_last_error());
       },
       "Returns when all ranks have come to it.");
+}
+
+/// Process groups.
+void bind_groups(nb::module_& m) {
   m.def(
       "define_group",
       [](const std::string& name, int rank, std::vector<int> ranks, nb::object store, const std::string& address,
@@ -402,18 +436,20 @@ NB_MODULE(_native, m) {
         runtime::groups::check_backend(place.is_host() ? "gloo" : runtime::groups::backend_of(place.type));
       },
       "Raises coil.Error where this machine lacks what exchanges of values on a device need.");
-  m.def(
-      "leave_to_host", [](const std::string& target) { ops::leave_to_host(target); },
-      "Calls of this operator may be left to the host whatever the setting `fallback` says.");
-  m.def(
-      "operators",
-      [] {
-        std::vector<std::string> out;
-        for (const std::string& target : ops::targets())
-          if (ops::find(target)->shape && (lowering::find(target) || passes::decomposes(target))) out.push_back(target);
-        return out;
-      },
-      "Operators that Coil compiles itself, sorted.");
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+  nb::set_leak_warnings(false);  // torch holds on to compiled graphs when a process ends
+  m.doc() = "Coil's compiler and runtime, for the Python package.";
+  bind_errors(m);
+  bind_traced_graph(m);
+  bind_calls(bind_compiled_graph(m));
+  bind_compiler(m);
+  bind_operators(m);
+  bind_shared_memory(m);
+  bind_groups(m);
 }
 
 }  // namespace coil::python

@@ -10,6 +10,7 @@
 
 #include "codegen/kernel.h"
 #include "codegen/loop_nest.h"
+#include "codegen/resources.h"
 #include "scheduler/schedule.h"
 #include "support/extension_api.h"
 #include "target/target.h"
@@ -22,8 +23,9 @@ struct CompileKernels {
 };
 
 /// Kernels as loadable binaries, and their whole text.
+using Libraries = std::vector<std::vector<std::byte>>;
 struct Binaries {
-  std::vector<std::vector<std::byte>> libraries;  ///< shared objects, or cubins and PTX
+  Libraries libraries;  ///< shared objects, or cubins and PTX
   std::string source;
 };
 
@@ -66,6 +68,12 @@ class COIL_EXTENSION_API Backend {
   }
   /// Throws Error with the compiler's first complaint.
   virtual Binaries compile(std::span<const std::string> kernels, const CompileKernels&) const = 0;
+  /// What the kernels take of a multiprocessor, where that can be told of such binaries.
+  virtual std::vector<KernelResources> resources(const Libraries&) const { return {}; }
+  /// The binaries as people read them, where there is such a text: for a family of machines (PTX), and the
+  /// instructions of one (SASS).
+  virtual std::string portable_text(const Libraries&) const { return {}; }
+  virtual std::string machine_text(const Libraries&) const { return {}; }
   /// The forms that are better than `usual`, the group's kernel, at other sizes than those that it was written for.
   /// Their conditions exclude each other, and `usual` is right for all sizes.
   virtual std::vector<KernelAlternative> alternatives(ir::Graph&, const scheduler::Group&, const Kernel& usual) const {

@@ -176,6 +176,16 @@ void write_fallbacks(std::string& text, const SourceLines& lines, const wrapper:
   for (const auto& [name, call] : calls) text += fmt::format("  {:5} × {}{}\n", call.first, name, call.second);
 }
 
+std::string indented(std::string_view lines) {
+  std::string out;
+  while (!lines.empty()) {
+    const std::size_t end = lines.find('\n') + 1;
+    out += fmt::format("  {}", lines.substr(0, end));
+    lines.remove_prefix(end);
+  }
+  return out;
+}
+
 /// Memory that ranks share: what lies there, and what sharing places saves.
 void write_comm_pools(std::string& text, const wrapper::Program& program) {
   const std::vector<wrapper::CommPool> pools = wrapper::comm_pools(program);
@@ -286,6 +296,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
   write_library_calls(text, program);
   write_fallbacks(text, lines, program);
   write_comm_pools(text, program);
+  if (!report.resources.empty()) text += "\nWhat kernels take of a multiprocessor\n" + indented(report.resources);
   text += "\nTime of each stage\n";
   for (const auto& [name, seconds] : report.stages) text += fmt::format("  {:9.2f} ms  {}\n", seconds * 1e3, name);
   return text;

@@ -28,9 +28,16 @@ inline constexpr Stage kStageAutotune{"autotune", "autotune.txt", "what was time
 inline constexpr Stage kStageWrapper{"wrapper", "wrapper.txt",
                                      "the lines around the kernels, after the passes over them"};
 inline constexpr Stage kStageKernels{"kernels", "kernels.cpp", "the kernels' text"};
-inline constexpr const Stage* kStages[] = {&kStageGraph,    &kStageTransformed, &kStageLower,    &kStageIr,
-                                           &kStageSchedule, &kStageSplit,       &kStageProducts, &kStageAutotune,
-                                           &kStageWrapper,  &kStageKernels};
+inline constexpr Stage kStagePtx{"ptx", "kernels.ptx", "the same as PTX, on a GPU of NVIDIA's"};
+inline constexpr Stage kStageSass{"sass", "kernels.sass",
+                                  "and as the instructions of the GPU, by the nvdisasm of CUDA's toolkit"};
+inline constexpr Stage kStageResources{"resources", "resources.txt",
+                                       "what each takes of a GPU's multiprocessor: registers, shared memory, memory "
+                                       "for what registers do not hold, and how "
+                                       "many blocks fit at once"};
+inline constexpr const Stage* kStages[] = {
+    &kStageGraph,    &kStageTransformed, &kStageLower,   &kStageIr,  &kStageSchedule, &kStageSplit,    &kStageProducts,
+    &kStageAutotune, &kStageWrapper,     &kStageKernels, &kStagePtx, &kStageSass,     &kStageResources};
 
 /// The folder has what each pass made that changed something (`00_graph.txt`, `03_functionalize.txt`), and under the
 /// names that Inductor's users know: `fx_graph_transformed.txt`, `ir_pre_fusion.txt`, `ir_post_fusion.txt`,
@@ -67,6 +74,13 @@ class Stages {
   void show(const Stage& stage, F&& text) {
     if (shows(stage.name)) write(stage, text());
   }
+  /// The same of what there may be none of: then nothing is written.
+  template <class F>
+  void show_any(const Stage& stage, F&& text) {
+    if (!shows(stage.name)) return;
+    if (const std::string made = text(); !made.empty()) write(stage, made);
+  }
+  CompileReport& report() { return report_; }
   /// What a pass made; of one that changed nothing only that.
   void show_pass(std::string_view name, const std::string& text, bool changed);
 

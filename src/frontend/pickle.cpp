@@ -156,17 +156,25 @@ class Unpickler {
     push_int(static_cast<std::int64_t>(v));
   }
 
+  /// Whether there is more behind this one. Each family of opcodes says whether it has this one.
   bool step() {
-    const auto op = static_cast<unsigned char>(take(1)[0]);
+    const auto code = static_cast<unsigned char>(take(1)[0]);
+    if (code == kStop) {
+      pickle_.root_ = pop();
+      return false;
+    }
+    if (!frame(code) && !value(code) && !container(code) && !memo(code) && !object(code))
+      fail("opcode 0x{:02x} is not supported", code);
+    return true;
+  }
+
+  /// How the file is cut, and what moves values on the stack.
+  bool frame(unsigned char op) {
     switch (op) {
       case kProto:
         if (const auto version = number(1); version < 2 || version > 5) fail("protocol {} is not supported", version);
         return true;
       case kFrame: take(8); return true;
-      case kStop: {
-        pickle_.root_ = pop();
-        return false;
-      }
       case kMark: marks_.push_back(stack_.size()); return true;
       case kPop:
         if (!marks_.empty() && marks_.back() == stack_.size())
@@ -176,6 +184,13 @@ class Unpickler {
         return true;
       case kPopMark: pop_to_mark(); return true;
       case kDup: stack_.push_back(top()); return true;
+      default: return false;
+    }
+  }
+
+  /// Numbers and texts.
+  bool value(unsigned char op) {
+    switch (op) {
       case kNone: push(Kind::None); return true;
       case kTrue: push(Kind::Bool)->integer = 1; return true;
       case kFalse: push(Kind::Bool); return true;
@@ -199,6 +214,13 @@ class Unpickler {
       case kBinBytes: push_string(number(4)); return true;
       case kBinUnicode8:
       case kBinBytes8: push_string(number(8)); return true;
+      default: return false;
+    }
+  }
+
+  /// Tuples, lists, dictionaries and sets.
+  bool container(unsigned char op) {
+    switch (op) {
       case kEmptyTuple: push(Kind::Tuple); return true;
       case kEmptyList: push(Kind::List); return true;
       case kEmptyDict: push(Kind::Dict); return true;
@@ -225,11 +247,25 @@ class Unpickler {
         extend(Kind::Dict, std::move(items));
         return true;
       }
+      default: return false;
+    }
+  }
+
+  /// Values that are met again.
+  bool memo(unsigned char op) {
+    switch (op) {
       case kGet: recall(number(1)); return true;
       case kLongGet: recall(number(4)); return true;
       case kPut: memoize(number(1)); return true;
       case kLongPut: memoize(number(4)); return true;
       case kMemoize: memoize(memo_.size()); return true;
+      default: return false;
+    }
+  }
+
+  /// Names of Python, and what is made by them.
+  bool object(unsigned char op) {
+    switch (op) {
       case kGlobal: {
         std::string module = line();
         push(Kind::Global)->text = module + "." + line();
@@ -268,7 +304,7 @@ class Unpickler {
         stack_.push_back(load_storage(*id));
         return true;
       }
-      default: fail("opcode 0x{:02x} is not supported", op);
+      default: return false;
     }
   }
 

@@ -286,42 +286,32 @@ Scalar ScalarPool::random(Scalar seed, std::int64_t salt, Expr element) {
   return intern({.op = ScalarOp::Random, .dtype = DType::U32, .args = {seed}, .index = {element}, .integer = salt});
 }
 
-Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
-  const int operands = info(o).operands;
-  COIL_CHECK(o > ScalarOp::Random && a && (operands < 2) == !b && (operands < 3) == !c, "operands of {}", name_of(o));
-  if (o == ScalarOp::Where) {
-    COIL_CHECK(a->dtype == DType::Bool && b->dtype == c->dtype, "operands of where: {}, {}, {}", short_name(a->dtype),
-               short_name(b->dtype), short_name(c->dtype));
-    if (b == c || is_true(a)) return b;
-    if (is_false(a)) return c;
-    return intern({.op = o, .dtype = b->dtype, .args = {a, b, c}});
-  }
-  const DType t = a->dtype;
-  COIL_CHECK(!b || b->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(b->dtype));
-  if (c) {
-    COIL_CHECK(c->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(c->dtype));
-    return intern({.op = o, .dtype = t, .args = {a, b, c}});
-  }
-  const bool integral = is_int(t);
-  const DType result = result_type(o, t);
+namespace {
 
-  if (is_constant(a) && (!b || is_constant(b))) {
-    if (is_comparison(o)) {
-      auto known = !integral ? compare(o, a->number, b->number)
-                   : t == DType::U64
-                       ? compare(o, static_cast<std::uint64_t>(a->integer), static_cast<std::uint64_t>(b->integer))
-                       : compare(o, a->integer, b->integer);
-      if (known) return constant_int(DType::Bool, *known);
-    } else if (o == ScalarOp::Not && t == DType::Bool) {
-      return constant_int(t, !a->integer);
-    } else if (result == t && t != DType::Bool && !integral) {
-      if (auto v = fold_float(o, t, a->number, b ? b->number : 0)) return constant(t, *v);
-    } else if (result == t && (t != DType::Bool || o == ScalarOp::And || o == ScalarOp::Or)) {
-      if (auto v = fold_int(o, a->integer, b ? b->integer : 0)) return constant_int(t, *v);
-    }
+/// The value of an operation on constants, where it has one; else null.
+Scalar folded_constant(ScalarPool& pool, ScalarOp o, Scalar a, Scalar b) {
+  const DType t = a->dtype, result = result_type(o, t);
+  const bool integral = is_int(t);
+  if (is_comparison(o)) {
+    auto known = !integral ? compare(o, a->number, b->number)
+                 : t == DType::U64
+                     ? compare(o, static_cast<std::uint64_t>(a->integer), static_cast<std::uint64_t>(b->integer))
+                     : compare(o, a->integer, b->integer);
+    if (known) return pool.constant_int(DType::Bool, *known);
+  } else if (o == ScalarOp::Not && t == DType::Bool) {
+    return pool.constant_int(t, !a->integer);
+  } else if (result == t && t != DType::Bool && !integral) {
+    if (auto v = fold_float(o, t, a->number, b ? b->number : 0)) return pool.constant(t, *v);
+  } else if (result == t && (t != DType::Bool || o == ScalarOp::And || o == ScalarOp::Or)) {
+    if (auto v = fold_int(o, a->integer, b ? b->integer : 0)) return pool.constant_int(t, *v);
   }
-  if (is_comparison(o))
-    if (auto known = known_comparison(env_, o, a, b)) return constant_int(DType::Bool, *known);
+  return nullptr;
+}
+
+/// The operand, or the constant, that an operation on other things than constants comes to; else null.
+Scalar simplified(ScalarPool& pool, ScalarOp o, Scalar a, Scalar b) {
+  const DType t = a->dtype;
+  const bool integral = is_int(t);
   switch (o) {
     case ScalarOp::Add:
       if (is_number(b, integral ? 0.0 : -0.0)) return a;
@@ -369,11 +359,37 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
       break;
     case ScalarOp::IsNan:
     case ScalarOp::IsInf:
-      if (integral) return constant_int(DType::Bool, 0);
+      if (integral) return pool.constant_int(DType::Bool, 0);
       break;
     default: break;
   }
-  ScalarNode n{.op = o, .dtype = result, .args = {a}};
+  return nullptr;
+}
+
+}  // namespace
+
+Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
+  const int operands = info(o).operands;
+  COIL_CHECK(o > ScalarOp::Random && a && (operands < 2) == !b && (operands < 3) == !c, "operands of {}", name_of(o));
+  if (o == ScalarOp::Where) {
+    COIL_CHECK(a->dtype == DType::Bool && b->dtype == c->dtype, "operands of where: {}, {}, {}", short_name(a->dtype),
+               short_name(b->dtype), short_name(c->dtype));
+    if (b == c || is_true(a)) return b;
+    if (is_false(a)) return c;
+    return intern({.op = o, .dtype = b->dtype, .args = {a, b, c}});
+  }
+  const DType t = a->dtype;
+  COIL_CHECK(!b || b->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(b->dtype));
+  if (c) {
+    COIL_CHECK(c->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(c->dtype));
+    return intern({.op = o, .dtype = t, .args = {a, b, c}});
+  }
+  if (is_constant(a) && (!b || is_constant(b)))
+    if (Scalar known = folded_constant(*this, o, a, b)) return known;
+  if (is_comparison(o))
+    if (auto known = known_comparison(env_, o, a, b)) return constant_int(DType::Bool, *known);
+  if (Scalar same = simplified(*this, o, a, b)) return same;
+  ScalarNode n{.op = o, .dtype = result_type(o, t), .args = {a}};
   if (b) n.args.push_back(b);
   return intern(std::move(n));
 }

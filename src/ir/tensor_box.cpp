@@ -272,6 +272,8 @@ TensorBox reduce(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs re
   return whole(graph, out);
 }
 
+bool is_position(ReductionKind kind) { return kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin; }
+
 /// How to cut one reduced dimension into chunks: their number depends on sizes only, so that results do not depend on
 /// threads.
 struct Split {
@@ -312,19 +314,15 @@ std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbour
   return chunks < 4 ? 1 : std::min(chunks, kMaxChunks);
 }
 
-/// Whether neighbouring blocks share each row and hold it until its result is known: rows too long for one block, of
-/// which there are so few that blocks of their own would leave most of the machine idle, and so many that these do not.
-bool is_held_by_blocks(Graph& graph, const target::Costs& costs, const Exprs& sizes, const Exprs& reduced,
-                       Scalar body) {
-  constexpr std::int64_t kLeastBytes = 64 << 10, kBytesOfBlock = 64 << 10;
+/// Whether rows whose reduction is read again stay in one piece, since clusters of blocks hold them until then.
+bool stays_whole(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, Scalar body) {
   const auto rows = graph.env().simplify(sym::product(sizes)).constant(),
              count = graph.env().simplify(sym::product(reduced)).constant();
-  if (!rows || !count || costs.blocks_of_cluster < 2) return false;
-  std::int64_t element = 0;
-  for (Scalar l : loads(body))
-    element = std::max(element, static_cast<std::int64_t>(size_of(graph.buffer(l->buffer).layout.dtype)));
-  return *rows * costs.blocks_of_cluster >= costs.multiprocessors / 2 && *count * element >= kLeastBytes &&
-         *count * element <= kBytesOfBlock * costs.blocks_of_cluster && reduces_neighbours(graph, body, reduced.size());
+  if (!rows || !count) return false;
+  std::size_t widest = 0;
+  for (Scalar l : loads(body)) widest = std::max(widest, size_of(graph.buffer(l->buffer).layout.dtype));
+  return graph.target(device).costs.holds_rows_in_clusters(*rows, *count * static_cast<std::int64_t>(widest)) &&
+         reduces_neighbours(graph, body, reduced.size());
 }
 
 std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced,
@@ -332,7 +330,7 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
   constexpr std::int64_t kFewOutputs = 64, kManyReduced = 1 << 16, kChunk = 1 << 13, kMaxChunks = 256;
   constexpr std::int64_t kManyColumns = 1 << 14, kManyElements = 1 << 20, kColumnChunk = 1 << 19, kFewRows = 64;
   const sym::ShapeEnv& env = graph.env();
-  const bool position = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
+  const bool position = is_position(kind);
   const std::int64_t count = env.hint_or(sym::product(reduced), 0),
                      outputs = env.hint_or(sym::product(sizes), kManyColumns);
   std::int64_t wanted = 0;
@@ -371,78 +369,112 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
   return split;
 }
 
+/// A reduction over dimensions of one element each: that element.
+TensorBox reduce_nothing(Graph& graph, DType dtype, Device device, const Exprs& sizes, std::size_t reduced,
+                         ReductionKind kind, Scalar body, const Exprs& strides) {
+  auto& pool = graph.pool();
+  if (is_position(kind)) return make_pointwise(graph, dtype, device, sizes, pool.constant_int(DType::I64, 0), strides);
+  const auto loops = loop_vars(graph, sizes);
+  const Scalar element = pool.substitute(body, graph.rvars(reduced), Exprs(reduced, 0),
+                                         [&](Expr e) { return graph.env().simplify(e, loops); });
+  return make_pointwise(graph, dtype, device, sizes, pool.cast(element, register_type(dtype)), strides);
+}
+
+/// A reduction in two: first over the elements of each chunk, then over chunks. The chunk is the last loop of the
+/// first.
+class SplitReduction {
+ public:
+  SplitReduction(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Scalar body,
+                 const Split& split)
+      : graph_(graph), device_(device), sizes_(sizes), reduced_(reduced), kind_(kind), split_(split) {
+    const Expr whole = reduced[split.dim];
+    length_ = split.exact ? sym::floor_div(whole, split.chunks) : sym::ceil_div(whole, split.chunks);
+    partial_sizes_ = sizes, partial_reduced_ = reduced;
+    partial_sizes_.push_back(split.chunks);
+    partial_reduced_[split.dim] = length_;
+    origins_ = graph.provenance.of(body);
+    part_ = part_of(body);
+    chunks_ = loop_vars(graph, sizes);
+    chunks_.push_back({graph.rvar(0), split.chunks});
+    chunk_ = graph.ivars(sizes.size());
+    chunk_.push_back(graph.rvar(0));
+  }
+
+  TensorBox value(DType dtype, const Exprs& strides) {
+    return reduce(graph_, dtype, device_, sizes_, {split_.chunks}, kind_, of_chunks(kind_).load(chunk_, chunks_),
+                  strides, origins_);
+  }
+
+  /// The first chunk that has the extreme, and the place in it.
+  TensorBox position(DType dtype, const Exprs& strides) {
+    auto& pool = graph_.pool();
+    const TensorBox extremes = of_chunks(kind_ == ReductionKind::ArgMax ? ReductionKind::Max : ReductionKind::Min);
+    const TensorBox places =
+        reduce(graph_, DType::I64, device_, partial_sizes_, partial_reduced_, kind_, part_, {}, origins_);
+    const TensorBox best = reduce(graph_, DType::I64, device_, sizes_, {split_.chunks}, kind_,
+                                  extremes.load(chunk_, chunks_), {}, origins_);
+    const auto results = loop_vars(graph_, sizes_);
+    const Scalar which = best.load(graph_.ivars(sizes_.size()), results);
+    Exprs index = chunk_;
+    index.back() = pool.indirect(0);
+    Expr chunk_size = length_;
+    for (std::size_t d = split_.dim + 1; d < reduced_.size(); ++d) chunk_size *= reduced_[d];
+    const Scalar before = pool.op(ScalarOp::Mul, which, pool.index(graph_.env().simplify(chunk_size)));
+    TensorBox box =
+        make_pointwise(graph_, dtype, device_, sizes_,
+                       pool.op(ScalarOp::Add, before, places.load(index, results, nullptr, {which})), strides);
+    box.storage->origins = origins_;
+    box.realize();
+    return box;
+  }
+
+ private:
+  /// The body over a chunk's elements; those behind the last of all count for nothing.
+  Scalar part_of(Scalar body) {
+    auto& pool = graph_.pool();
+    const Expr old = graph_.rvar(split_.dim), position = graph_.ivar(sizes_.size()) * length_ + old;
+    auto loops = loop_vars(graph_, partial_sizes_);
+    for (std::size_t d = 0; d < partial_reduced_.size(); ++d) loops.push_back({graph_.rvar(d), partial_reduced_[d]});
+    const Scalar part =
+        pool.substitute(body, {&old, 1}, {&position, 1}, [&](Expr e) { return graph_.env().simplify(e, loops); });
+    if (split_.exact) return part;
+    return pool.masked(part, pool.condition(sym::lt(position, reduced_[split_.dim])),
+                       neutral(pool, kind_, part->dtype));
+  }
+
+  TensorBox of_chunks(ReductionKind kind) {
+    return reduce(graph_, part_->dtype, device_, partial_sizes_, partial_reduced_, kind, part_, {}, origins_);
+  }
+
+  Graph& graph_;
+  const Device device_;
+  const Exprs &sizes_, &reduced_;
+  const ReductionKind kind_;
+  const Split& split_;
+  Expr length_;  ///< of a chunk
+  Exprs partial_sizes_, partial_reduced_, chunk_;
+  std::vector<sym::LoopVar> chunks_;
+  std::set<std::string> origins_;
+  Scalar part_ = nullptr;
+};
+
 }  // namespace
 
 TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind,
                          Scalar body, Exprs strides, ReadAgain again) {
   auto origins = graph.provenance.of(body);
-  auto& env = graph.env();
-  auto& pool = graph.pool();
   if (std::all_of(reduced.begin(), reduced.end(), [](const Expr& e) { return e.is_constant(1); })) {
-    // One element each: itself.
-    if (kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin)
-      return make_pointwise(graph, dtype, device, std::move(sizes), pool.constant_int(DType::I64, 0),
-                            std::move(strides));
-    const auto loops = loop_vars(graph, sizes);
-    Scalar element = pool.substitute(body, graph.rvars(reduced.size()), Exprs(reduced.size(), 0),
-                                     [&](Expr e) { return env.simplify(e, loops); });
-    TensorBox box = make_pointwise(graph, dtype, device, std::move(sizes), pool.cast(element, register_type(dtype)),
-                                   std::move(strides));
-    box.storage->origins = std::move(origins);
+    TensorBox box = reduce_nothing(graph, dtype, device, sizes, reduced.size(), kind, body, strides);
+    if (!is_position(kind)) box.storage->origins = std::move(origins);
     return box;
   }
-  const bool held =
-      again == ReadAgain::Yes && is_held_by_blocks(graph, graph.target(device).costs, sizes, reduced, body);
-  const auto split = held ? std::nullopt : choose_split(graph, device, sizes, reduced, kind, body);
+  const bool whole = again == ReadAgain::Yes && stays_whole(graph, device, sizes, reduced, body);
+  const auto split = whole ? std::nullopt : choose_split(graph, device, sizes, reduced, kind, body);
   if (!split)
     return reduce(graph, dtype, device, std::move(sizes), std::move(reduced), kind, body, std::move(strides),
                   std::move(origins));
-
-  // First over the elements of each chunk, then over chunks. The chunk is the last loop of the first reduction.
-  const std::size_t rank = sizes.size();
-  const Expr whole_size = reduced[split->dim];
-  const Expr length =
-      split->exact ? sym::floor_div(whole_size, split->chunks) : sym::ceil_div(whole_size, split->chunks);
-  const Expr old = graph.rvar(split->dim), chunk = graph.ivar(rank);
-  const Expr position = chunk * length + old;
-  Exprs partial_sizes = sizes, partial_reduced = reduced;
-  partial_sizes.push_back(split->chunks);
-  partial_reduced[split->dim] = length;
-  auto loops = loop_vars(graph, partial_sizes);
-  for (std::size_t d = 0; d < partial_reduced.size(); ++d) loops.push_back({graph.rvar(d), partial_reduced[d]});
-  Scalar part = pool.substitute(body, {&old, 1}, {&position, 1}, [&](Expr e) { return env.simplify(e, loops); });
-  if (!split->exact)
-    part = pool.masked(part, pool.condition(sym::lt(position, whole_size)), neutral(pool, kind, part->dtype));
-  const bool wants_position = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
-  const ReductionKind value_kind = kind == ReductionKind::ArgMax   ? ReductionKind::Max
-                                   : kind == ReductionKind::ArgMin ? ReductionKind::Min
-                                                                   : kind;
-  const DType partial = body->dtype;
-  TensorBox partials = reduce(graph, partial, device, partial_sizes, partial_reduced, value_kind, part, {}, origins);
-
-  Exprs index = graph.ivars(rank);
-  index.push_back(graph.rvar(0));
-  auto outer = loop_vars(graph, sizes);
-  outer.push_back({graph.rvar(0), split->chunks});
-  if (!wants_position)
-    return reduce(graph, dtype, device, std::move(sizes), {split->chunks}, kind, partials.load(index, outer),
-                  std::move(strides), std::move(origins));
-
-  // The first chunk that has the extreme, and the place in it.
-  const TensorBox places = reduce(graph, DType::I64, device, partial_sizes, partial_reduced, kind, part, {}, origins);
-  const TensorBox best =
-      reduce(graph, DType::I64, device, sizes, {split->chunks}, kind, partials.load(index, outer), {}, origins);
-  const auto results = loop_vars(graph, sizes);
-  const Scalar which = best.load(graph.ivars(rank), results);
-  index.back() = pool.indirect(0);
-  Expr chunk_size = length;
-  for (std::size_t d = split->dim + 1; d < reduced.size(); ++d) chunk_size *= reduced[d];
-  const Scalar place = pool.op(ScalarOp::Add, pool.op(ScalarOp::Mul, which, pool.index(env.simplify(chunk_size))),
-                               places.load(index, results, nullptr, {which}));
-  TensorBox box = make_pointwise(graph, dtype, device, std::move(sizes), place, std::move(strides));
-  box.storage->origins = std::move(origins);
-  box.realize();
-  return box;
+  SplitReduction parts(graph, device, sizes, reduced, kind, body, *split);
+  return is_position(kind) ? parts.position(dtype, strides) : parts.value(dtype, strides);
 }
 
 namespace {

@@ -74,6 +74,27 @@ TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const s
   return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));
 }
 
+/// A convolution of x by a weight of these sizes, which become those of one with stride 1.
+void gather_channels(Context& ctx, TensorBox& x, TensorBox& weight, std::vector<std::int64_t>& weight_sizes,
+                     std::vector<std::int64_t>& stride, std::vector<std::int64_t>& padding) {
+  const std::size_t spatial = stride.size();
+  std::int64_t channels = weight_sizes[1];
+  for (std::int64_t s : stride) channels *= s;
+  const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
+  weight_sizes[1] = (channels + step - 1) / step * step;
+  Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
+  for (std::size_t d = 0; d < spatial; ++d) {
+    std::int64_t& window = weight_sizes[2 + d];
+    window = (window + stride[d] - 1) / stride[d];
+    of_weight.push_back(window);
+    of_x.push_back(ctx.result().sizes[2 + d] + window - 1);
+  }
+  weight = gathered(ctx, weight, of_weight, stride, std::vector<std::int64_t>(spatial));
+  x = gathered(ctx, x, of_x, stride, padding);
+  stride.assign(spatial, 1);
+  padding.assign(spatial, 0);
+}
+
 /// Whether convolutions of each channel by itself are loops: the library of a device with grids of threads is slow at
 /// them.
 bool by_windows(const Context& ctx) {
@@ -134,21 +155,7 @@ Lowered convolution(Context& ctx, const Values& args) {
       computes_by_windows(facts_of(x.dtype(), weight.sizes, groups, transposed)))
     return windowed_convolution(ctx, {stride, before, list(5), transposed}, x, weight, bias);
   if (known && !transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, groups, list(5))) {
-    std::int64_t channels = weight_sizes[1];
-    for (std::int64_t s : stride) channels *= s;
-    const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
-    weight_sizes[1] = (channels + step - 1) / step * step;
-    Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
-    for (std::size_t d = 0; d < spatial; ++d) {
-      std::int64_t& window = weight_sizes[2 + d];
-      window = (window + stride[d] - 1) / stride[d];
-      of_weight.push_back(window);
-      of_x.push_back(meta.sizes[2 + d] + window - 1);
-    }
-    weight = gathered(ctx, weight, of_weight, stride, std::vector<std::int64_t>(spatial));
-    x = gathered(ctx, x, of_x, stride, before);
-    stride.assign(spatial, 1);
-    before.assign(spatial, 0);
+    gather_channels(ctx, x, weight, weight_sizes, stride, before);
     after = before;
   }
   // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention

@@ -116,6 +116,16 @@ Lowered scatter_reduce(Context& ctx, const Values& args) {
   return result(ctx, is_floating(t) ? sum / n : floor_div(sum, n));
 }
 
+/// index_put of one value where a mask over dimensions from `first` on says so: no index is computed.
+Lowered put_by_mask(Context& ctx, const TensorBox& self, const TensorBox& mask, std::size_t first,
+                    const TensorBox& values) {
+  Exprs i;
+  for (std::size_t d = 0; d < mask.rank(); ++d) i.push_back(ctx.graph.ivar(first + d));
+  const Exprs& sizes = ctx.result().sizes;
+  const Element value = element_at(ctx, values, Exprs(values.rank(), 0), sizes).cast(register_type(self.dtype()));
+  return result(ctx, where(element_at(ctx, mask, i, sizes), value, element(ctx, self, sizes)));
+}
+
 /// index_put(self, indices, values, accumulate): the mirror of index.Tensor.
 Lowered index_put(Context& ctx, const Values& args) {
   const TensorBox self = ctx.tensor(args[0]), values = ctx.tensor(args[2]);
@@ -124,16 +134,9 @@ Lowered index_put(Context& ctx, const Values& args) {
   std::size_t count = 0, first = 0, last = 0, broadcast = 0;
   for (std::size_t d = 0; d < list.size(); ++d)
     if (ctx.optional_tensor(list[d])) ++count, first = d;
-  if (auto mask_box = count == 1 ? ctx.optional_tensor(list[first]) : std::nullopt;
-      mask_box && mask_box->dtype() == DType::Bool && !accumulate && sym::product(values.sizes).is_constant(1)) {
-    // A mask and one value: no index is computed.
-    const TensorBox& mask = *mask_box;
-    Exprs i;
-    for (std::size_t d = 0; d < mask.rank(); ++d) i.push_back(ctx.graph.ivar(first + d));
-    const Exprs& sizes = ctx.result().sizes;
-    Element value = element_at(ctx, values, Exprs(values.rank(), 0), sizes).cast(register_type(self.dtype()));
-    return result(ctx, where(element_at(ctx, mask, i, sizes), value, element(ctx, self, sizes)));
-  }
+  if (auto mask = count == 1 ? ctx.optional_tensor(list[first]) : std::nullopt;
+      mask && mask->dtype() == DType::Bool && !accumulate && sym::product(values.sizes).is_constant(1))
+    return put_by_mask(ctx, self, *mask, first, values);
   const auto indices =
       spread_masks(ctx, args[1], self.rank(), [&](std::size_t) { return ctx.graph.env().fresh_unbacked(); });
   first = self.rank();

@@ -30,95 +30,147 @@ struct Loops {
   std::vector<std::size_t> batch, sorted, free;
 };
 
+/// The loops of a scatter as this file writes them: batch, the sorted ones as one, free.
+class SortedScatter {
+ public:
+  SortedScatter(Context& ctx, const TensorBox& out, const Exprs& sizes, const Exprs& index,
+                const std::vector<Scalar>& indirect)
+      : ctx_(ctx), graph_(ctx.graph), out_(out), sizes_(sizes), index_(index), indirect_(indirect) {
+    old_ = graph_.ivars(sizes.size());
+    for (std::size_t d = 0; d < index.size(); ++d)
+      if (std::find(old_.begin(), old_.end(), index[d]) == old_.end()) places_.push_back(d);
+    sort_loops();
+  }
+
+  bool has_sorted_loops() const { return !loops_.sorted.empty(); }
+
+  void add(const Element& body, ir::StoreMode mode) {
+    make_loops();
+    const std::vector<TensorBox> sorted = sorted_keys();
+    const TensorBox values = pointwise(ctx_, body.dtype(), value_sizes_, moved(body.scalar, value_sizes_));
+    values.realize();
+    // The writes again, those to one place side by side.
+    const std::size_t at = loops_.batch.size();
+    const Exprs here = graph_.ivars(at + 1);
+    Exprs from = graph_.ivars(value_sizes_.size());
+    from[at] = pool().indirect(0);
+    const Element value{&pool(), values.load(from, loop_vars(graph_, value_sizes_), nullptr,
+                                             {element_at(ctx_, sorted[1], here, value_sizes_)})};
+    ir::Operation op;
+    op.outs = {*out_.storage->buffer};
+    op.origins = graph_.provenance.of(body);
+    op.where = graph_.provenance.where;
+    op.node = ir::Scatter{value_sizes_, value.cast(register_type(out_.dtype())),
+                          stored(),     {element_at(ctx_, sorted[0], here, value_sizes_).cast(DType::I64)},
+                          mode,         at};
+    graph_.add_operation(std::move(op));
+  }
+
+ private:
+  ir::ScalarPool& pool() { return graph_.pool(); }
+
+  void sort_loops() {
+    for (std::size_t k = 0; k < sizes_.size(); ++k) {
+      const bool apart = std::find(index_.begin(), index_.end(), old_[k]) != index_.end();
+      bool moves = std::any_of(indirect_.begin(), indirect_.end(), [&](Scalar x) { return mentions(x, old_[k]); });
+      for (std::size_t d : places_) moves = moves || sym::contains(index_[d], old_[k]);
+      (!apart ? loops_.sorted : moves ? loops_.batch : loops_.free).push_back(k);
+    }
+  }
+
+  /// What the old loops' variables are in the new ones, and the sizes of these.
+  void make_loops() {
+    const std::size_t at = loops_.batch.size();
+    const Expr position = graph_.ivar(at);
+    now_.resize(sizes_.size());
+    for (std::size_t k = 0; k < at; ++k) {
+      now_[loops_.batch[k]] = graph_.ivar(k);
+      key_sizes_.push_back(sizes_[loops_.batch[k]]);
+    }
+    Expr length = 1;
+    for (std::size_t k = loops_.sorted.size(); k-- > 0;) {
+      const Expr size = sizes_[loops_.sorted[k]], turns = sym::floor_div(position, length);
+      now_[loops_.sorted[k]] = k == 0 ? turns : sym::mod(turns, size);
+      length = length * size;
+    }
+    key_sizes_.push_back(graph_.env().simplify(length));
+    value_sizes_ = key_sizes_;
+    for (std::size_t k = 0; k < loops_.free.size(); ++k) {
+      now_[loops_.free[k]] = graph_.ivar(at + 1 + k);
+      value_sizes_.push_back(sizes_[loops_.free[k]]);
+    }
+  }
+
+  /// A value over the old loops, over new ones of these sizes.
+  Element moved(Scalar x, const Exprs& sizes) {
+    const auto among = loop_vars(graph_, sizes);
+    return {&pool(), pool().substitute(x, old_, now_, [&](Expr e) { return graph_.env().simplify(e, among); })};
+  }
+
+  /// The place of each iteration as one number.
+  Element key() {
+    Element key{&pool(), pool().constant_int(DType::I64, 0)};
+    for (std::size_t d : places_) {
+      Element place;
+      for (std::size_t j = 0; j < indirect_.size(); ++j)
+        if (index_[d] == pool().indirect(j)) place = moved(indirect_[j], key_sizes_).cast(DType::I64);
+      if (!place.scalar) {
+        for (std::size_t j = 0; j < indirect_.size(); ++j)
+          if (sym::contains(index_[d], pool().indirect(j)))
+            refuse(ctx_, "cannot be carried out in a fixed order (deterministic=true)");
+        place = index_value(
+            ctx_, graph_.env().simplify(sym::substitute(index_[d], old_, now_), loop_vars(graph_, key_sizes_)));
+      }
+      key = d == places_.front() ? place : key * index_value(ctx_, out_.sizes[d]) + place;
+    }
+    return key;
+  }
+
+  /// The keys in order, and where each was. Few places have narrow keys, of which few digits differ.
+  std::vector<TensorBox> sorted_keys() {
+    Expr count = 1;
+    for (std::size_t d : places_) count = count * out_.sizes[d];
+    const DType type = graph_.env().statically_known_le(count, std::int64_t{1} << 31) ? DType::I32 : DType::I64;
+    library_ops::Attributes order{{"dim", static_cast<std::int64_t>(loops_.batch.size())},
+                                  {"descending", std::int64_t{0}},
+                                  {"stable", std::int64_t{1}}};
+    if (const auto most = graph_.env().simplify(count).constant(); most && *most > 1)
+      order["bits"] = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
+    return ordered(ctx_, pointwise(ctx_, type, key_sizes_, key().cast(type)), std::move(order), key_sizes_);
+  }
+
+  /// Where a sorted write goes, by its key.
+  Exprs stored() {
+    Exprs out(index_.size());
+    for (std::size_t d = 0; d < index_.size(); ++d) out[d] = sym::substitute(index_[d], old_, now_);
+    Expr step = 1;
+    for (std::size_t k = places_.size(); k-- > 0;) {
+      const Expr whole = sym::floor_div(pool().indirect(0), step);
+      out[places_[k]] = k == 0 ? whole : sym::mod(whole, out_.sizes[places_[k]]);
+      step = step * out_.sizes[places_[k]];
+    }
+    return out;
+  }
+
+  Context& ctx_;
+  ir::Graph& graph_;
+  const TensorBox& out_;
+  const Exprs &sizes_, &index_;
+  const std::vector<Scalar>& indirect_;
+  Exprs old_;                        ///< variables of the loops as they were
+  std::vector<std::size_t> places_;  ///< dimensions whose place is no loop
+  Loops loops_;
+  Exprs now_, key_sizes_, value_sizes_;
+};
+
 }  // namespace
 
 bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
                       const std::vector<Scalar>& indirect, ir::StoreMode mode) {
   if (!depends_on_order(body, mode, out.dtype()) && !lacks_update(ctx, out.dtype(), mode)) return false;
-  auto& graph = ctx.graph;
-  auto& pool = graph.pool();
-  const Exprs old = graph.ivars(sizes.size());
-  std::vector<std::size_t> places;  // dimensions whose place is no loop
-  for (std::size_t d = 0; d < index.size(); ++d)
-    if (std::find(old.begin(), old.end(), index[d]) == old.end()) places.push_back(d);
-  Loops loops;
-  for (std::size_t k = 0; k < sizes.size(); ++k) {
-    const bool apart = std::find(index.begin(), index.end(), old[k]) != index.end();
-    bool moves = std::any_of(indirect.begin(), indirect.end(), [&](Scalar x) { return mentions(x, old[k]); });
-    for (std::size_t d : places) moves = moves || sym::contains(index[d], old[k]);
-    (!apart ? loops.sorted : moves ? loops.batch : loops.free).push_back(k);
-  }
-  if (loops.sorted.empty()) return false;
-
-  // New loops: batch, the sorted ones as one, free.
-  const std::size_t at = loops.batch.size();
-  const Expr position = graph.ivar(at);
-  Exprs now(sizes.size()), key_sizes, value_sizes, sorted_sizes;
-  for (std::size_t k = 0; k < at; ++k) now[loops.batch[k]] = graph.ivar(k), key_sizes.push_back(sizes[loops.batch[k]]);
-  Expr length = 1;
-  for (std::size_t k = loops.sorted.size(); k-- > 0;) {
-    const Expr size = sizes[loops.sorted[k]];
-    now[loops.sorted[k]] = k == 0 ? sym::floor_div(position, length) : sym::mod(sym::floor_div(position, length), size);
-    length = length * size;
-  }
-  key_sizes.push_back(graph.env().simplify(length));
-  value_sizes = key_sizes;
-  for (std::size_t k = 0; k < loops.free.size(); ++k)
-    now[loops.free[k]] = graph.ivar(at + 1 + k), value_sizes.push_back(sizes[loops.free[k]]);
-  const auto key_loops = loop_vars(graph, key_sizes), value_loops = loop_vars(graph, value_sizes);
-  auto moved = [&](Scalar x, const std::vector<sym::LoopVar>& among) {
-    return Element{&pool, pool.substitute(x, old, now, [&](Expr e) { return graph.env().simplify(e, among); })};
-  };
-
-  // The place of each iteration as one number.
-  Element key{&pool, pool.constant_int(DType::I64, 0)};
-  for (std::size_t d : places) {
-    Element place;
-    for (std::size_t j = 0; j < indirect.size(); ++j)
-      if (index[d] == pool.indirect(j)) place = moved(indirect[j], key_loops).cast(DType::I64);
-    if (!place.scalar) {
-      for (std::size_t j = 0; j < indirect.size(); ++j)
-        if (sym::contains(index[d], pool.indirect(j)))
-          refuse(ctx, "cannot be carried out in a fixed order (deterministic=true)");
-      place = index_value(ctx, graph.env().simplify(sym::substitute(index[d], old, now), key_loops));
-    }
-    key = d == places.front() ? place : key * index_value(ctx, out.sizes[d]) + place;
-  }
-  // Few places: narrow keys, of which few digits differ.
-  Expr count = 1;
-  for (std::size_t d : places) count = count * out.sizes[d];
-  const DType key_type = graph.env().statically_known_le(count, std::int64_t{1} << 31) ? DType::I32 : DType::I64;
-  library_ops::Attributes order{
-      {"dim", static_cast<std::int64_t>(at)}, {"descending", std::int64_t{0}}, {"stable", std::int64_t{1}}};
-  if (const auto most = graph.env().simplify(count).constant(); most && *most > 1)
-    order["bits"] = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
-  const TensorBox keys = pointwise(ctx, key_type, key_sizes, key.cast(key_type));
-  const std::vector<TensorBox> sorted = ordered(ctx, keys, std::move(order), key_sizes);
-  const TensorBox values = pointwise(ctx, body.dtype(), value_sizes, moved(body, value_loops));
-  values.realize();
-
-  // The writes again, those to one place side by side.
-  Exprs here(graph.ivars(at + 1)), from = graph.ivars(value_sizes.size()), stored = index;
-  from[at] = pool.indirect(0);
-  Element value{&pool, values.load(from, value_loops, nullptr, {element_at(ctx, sorted[1], here, value_sizes)})};
-  for (std::size_t d = 0; d < index.size(); ++d) stored[d] = sym::substitute(index[d], old, now);
-  Expr step = 1;
-  for (std::size_t k = places.size(); k-- > 0;) {
-    const Expr whole = sym::floor_div(pool.indirect(0), step);
-    stored[places[k]] = k == 0 ? whole : sym::mod(whole, out.sizes[places[k]]);
-    step = step * out.sizes[places[k]];
-  }
-  ir::Operation op;
-  op.outs = {*out.storage->buffer};
-  op.origins = graph.provenance.of(body);
-  op.where = graph.provenance.where;
-  op.node = ir::Scatter{value_sizes,
-                        value.cast(register_type(out.dtype())),
-                        std::move(stored),
-                        {element_at(ctx, sorted[0], here, value_sizes).cast(DType::I64)},
-                        mode,
-                        at};
-  graph.add_operation(std::move(op));
+  SortedScatter scatter(ctx, out, sizes, index, indirect);
+  if (!scatter.has_sorted_loops()) return false;
+  scatter.add(body, mode);
   return true;
 }
 

@@ -96,75 +96,85 @@ class Fuser {
     Device device;
   };
 
-  void place(const Operation& op) {
-    const std::vector<BufferId> reads = ir::reads(op);
-    const Device device = ir::device_of(graph_, op);
-    choices_ = &choices_of_(device);
-    std::size_t earliest = 0;  // the first item that the operation may be part of
-    std::vector<std::size_t> candidates;
-    std::set<std::size_t> conflicts;  // items it may follow but not join
+  /// What the items before it mean to an operation.
+  struct Before {
+    std::size_t earliest = 0;         ///< the first item that it may be part of
+    std::set<std::size_t> conflicts;  ///< items that it may follow but not join
+    std::set<std::size_t> producers;  ///< of what it reads
+  };
+
+  Before items_before(const Operation& op, const std::vector<BufferId>& reads) {
+    Before out;
     for (Expr s : ir::runtime_symbols(graph_, op))
       if (auto made = definitions_.find(s); made != definitions_.end())
-        earliest = std::max(earliest, made->second), conflicts.insert(made->second);
+        out.earliest = std::max(out.earliest, made->second), out.conflicts.insert(made->second);
     for (BufferId b : reads)
-      for (std::size_t w : uses_[b].writers) earliest = std::max(earliest, w), candidates.push_back(w);
+      for (std::size_t w : uses_[b].writers) out.earliest = std::max(out.earliest, w), out.producers.insert(w);
     for (BufferId b : op.outs) {
       for (std::size_t w : uses_[b].writers) {
-        earliest = std::max(earliest, w);
+        out.earliest = std::max(out.earliest, w);
         const bool last = w == uses_[b].writers.back();  // what is before it cannot be joined anyway
-        if (!last || !writes_beside(op, reads, w, b)) conflicts.insert(w);
+        if (!last || !writes_beside(op, reads, w, b)) out.conflicts.insert(w);
       }
-      for (std::size_t r : uses_[b].readers) earliest = std::max(earliest, r), conflicts.insert(r);
+      for (std::size_t r : uses_[b].readers) out.earliest = std::max(out.earliest, r), out.conflicts.insert(r);
     }
-    if (!std::holds_alternative<ir::Pointwise>(op.node) && !std::holds_alternative<ir::Reduction>(op.node)) {
-      start_item(op, reads);
-      return;
-    }
-    const std::set<std::size_t> producers(candidates.begin(), candidates.end());
-    const bool copy = is_copy(op);
-    if (copy && !needs_no_memory(reads[0])) candidates.clear();
-    auto add_last = [&](const std::vector<std::size_t>& items) {
-      candidates.insert(candidates.end(), items.end() - static_cast<std::ptrdiff_t>(std::min(items.size(), kReaders)),
-                        items.end());
+    return out;
+  }
+
+  /// The items that an operation shares data with, the last first. A copy joins what makes its value, or nothing.
+  std::set<std::size_t, std::greater<>> candidates(const Operation& op, const std::vector<BufferId>& reads,
+                                                   const std::set<std::size_t>& producers, bool copy) {
+    std::set<std::size_t, std::greater<>> out;
+    if (!copy || needs_no_memory(reads[0])) out.insert(producers.begin(), producers.end());
+    const auto add_last = [&](const std::vector<std::size_t>& items) {
+      out.insert(items.end() - static_cast<std::ptrdiff_t>(std::min(items.size(), kReaders)), items.end());
     };
     for (BufferId b : reads)
       if (!copy) add_last(uses_[b].readers);
     for (std::int64_t draw : draws_of(op)) add_last(drawers_[draw]);
-    std::sort(candidates.begin(), candidates.end(), std::greater<>());
-    candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+    return out;
+  }
 
-    const bool adds_up = adds_up_over_ranks(op, reads);
+  /// Why an operation cannot be part of an item, whatever their loops; empty where it can.
+  std::string_view obstacle(std::size_t item, const Operation& op, const std::vector<BufferId>& reads,
+                            const Before& before) {
+    const Info& info = infos_[item];
+    if (!std::holds_alternative<Group>(out_.items[item])) return "the other is a library call or runs alone";
+    if (info.is_copy) return "the other is a copy, which costs nothing where both sides can share memory";
+    if (info.device != ir::device_of(graph_, op)) return "the two run on different devices";
+    if (info.may_fail && writes_to_caller(op))
+      return "the other may fail half way, and this one writes to memory of the caller";
+    if (info.block != blocks_[op.id]) return "one runs in a branch or a loop that the other is not in";
+    if (info.adds_up && adds_up_over_ranks(op, reads))
+      return "each adds up over the ranks, which a kernel does with one operand";
+    if (item < before.earliest) return "an operation between them needs the one and feeds the other";
+    if (before.conflicts.contains(item)) return "one writes a buffer that the other touches";
+    return {};
+  }
+
+  void place(const Operation& op) {
+    const std::vector<BufferId> reads = ir::reads(op);
+    choices_ = &choices_of_(ir::device_of(graph_, op));
+    if (!std::holds_alternative<ir::Pointwise>(op.node) && !std::holds_alternative<ir::Reduction>(op.node)) {
+      start_item(op, reads);
+      return;
+    }
+    const Before items = items_before(op, reads);
+    const bool copy = is_copy(op);
     std::optional<std::size_t> best;
     Joined best_joined;
-    for (std::size_t c : candidates) {
-      std::string reason;
+    for (std::size_t c : candidates(op, reads, items.producers, copy)) {
+      std::string reason{obstacle(c, op, reads, items)};
       std::optional<Joined> joined;
-      if (!std::holds_alternative<Group>(out_.items[c]))
-        reason = "the other is a library call or runs alone";
-      else if (infos_[c].is_copy)
-        reason = "the other is a copy, which costs nothing where both sides can share memory";
-      else if (infos_[c].device != device)
-        reason = "the two run on different devices";
-      else if (infos_[c].may_fail && writes_to_caller(op))
-        reason = "the other may fail half way, and this one writes to memory of the caller";
-      else if (infos_[c].block != blocks_[op.id])
-        reason = "one runs in a branch or a loop that the other is not in";
-      else if (infos_[c].adds_up && adds_up)
-        reason = "each adds up over the ranks, which a kernel does with one operand";
-      else if (c < earliest)
-        reason = "an operation between them needs the one and feeds the other";
-      else if (conflicts.contains(c))
-        reason = "one writes a buffer that the other touches";
-      else
-        joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, reason);
+      if (reason.empty()) joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, reason);
       if (!joined) {
-        if (producers.contains(c) && std::holds_alternative<Group>(out_.items[c]))
+        if (items.producers.contains(c) && std::holds_alternative<Group>(out_.items[c]))
           out_.refusals.push_back({std::get<Group>(out_.items[c]).members.back().op, op.id, reason});
         continue;
       }
       if (!best || joined->gain > best_joined.gain) best = c, best_joined = std::move(*joined);
     }
-    if (best && (best_joined.gain > 0 || producers.contains(*best))) {
+    if (best && (best_joined.gain > 0 || items.producers.contains(*best))) {
       out_.items[*best] = std::move(best_joined.group);
       record(*best, op, reads);
     } else {
@@ -370,6 +380,7 @@ class Fuser {
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
       if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason)) continue;
       Joint joint = joint_of(group, joined, op);
+      joint.row_bytes = row_bytes(joined, info, reads);
       joint.scattered = scattered(joined, op, m);
       if (auto why = choices_->refuses_loops(joint)) {
         reason = std::move(*why);
@@ -485,6 +496,19 @@ class Fuser {
              graph_.env().hint_or(sym::product(layout.sizes), 0) >= elements(op) &&
              apart(sym::substitute(ir::linear_index(layout, l->index), from, to));
     });
+  }
+
+  /// Of Joint: bytes of a row of the widest type that is read, but for what the kernel itself makes.
+  std::int64_t row_bytes(const Group& joined, const Info& info, const std::vector<BufferId>& reads) {
+    const auto row = graph_.env().simplify(sym::product(joined.inner)).constant();
+    if (!row) return 0;
+    std::size_t widest = 0;
+    const auto see = [&](BufferId b) {
+      if (!info.writes.contains(b)) widest = std::max(widest, size_of(graph_.buffer(b).layout.dtype));
+    };
+    std::ranges::for_each(info.reads, see);
+    std::ranges::for_each(reads, see);
+    return *row * static_cast<std::int64_t>(widest);
   }
 
   Joint joint_of(const Group& before, const Group& joined, const Operation& op) {

@@ -80,6 +80,7 @@ struct Pair {
 /// The same with loops that they would share.
 struct Joint {
   std::int64_t rows = 0, row = 0;  ///< points of the outer loops, and of the inner ones
+  std::int64_t row_bytes = 0;      ///< of the inner points in the widest type they read, if they are known; else 0
   bool mixes = false;              ///< one is pointwise, the other has an inner loop
   std::int64_t saved_bytes = 0;    ///< that need not be read, or drawn at random, again
   /// Elements that a pointwise operation would load or store with a distance between neighbours of a row; 0 where rows

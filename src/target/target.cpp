@@ -51,6 +51,12 @@ Costs cpu_costs() {
 
 }  // namespace
 
+bool Costs::holds_rows_in_clusters(std::int64_t rows, std::int64_t bytes_of_row) const {
+  constexpr std::int64_t kLeastBytes = 64 << 10, kBytesOfBlock = 64 << 10;
+  return blocks_of_cluster > 1 && bytes_of_row >= kLeastBytes && bytes_of_row <= kBytesOfBlock * blocks_of_cluster &&
+         rows * blocks_of_cluster >= multiprocessors / 2;
+}
+
 Target cpu(std::string arch) {
   return {.arch = std::move(arch),
           .features = {Feature::WholeAttention, Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights,

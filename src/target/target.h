@@ -92,6 +92,10 @@ struct Costs {
 
   /// Threads that the whole machine holds at once.
   std::int64_t threads() const { return multiprocessors * threads_of_multiprocessor; }
+  /// Whether clusters of blocks are to hold rows of so many bytes in their registers from one pass over a row to the
+  /// next: rows too long for one block and not for all of a cluster's, and enough of them that at least half of the
+  /// machine has work. Kernels for such rows: codegen/heuristics/rows.h.
+  bool holds_rows_in_clusters(std::int64_t rows, std::int64_t bytes_of_row) const;
 };
 
 /// The types of results that a device's library has an operation for, where those are not all.

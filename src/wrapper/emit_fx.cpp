@@ -384,73 +384,74 @@ std::string FxEmitter::truth(sym::Expr condition) {
 
 void FxEmitter::line(const Control& c) {
   using Kind = Control::Kind;
-  auto extent = [&] { return c.extent.is_constant(sym::Range::kMax) ? std::string("None") : size(c.extent); };
   switch (c.kind) {
-    case Kind::If: {
-      Block block{.name = file_->unique("yes"), .condition = truth(c.condition)};
-      if (auto both = joined_.find(at_); both != joined_.end()) {
-        for (sym::Expr s : both->second.symbols)
-          block.gives.push_back(file_->symbol(s)), block.types.push_back(type_of(s, ""));
-        for (BufferId b : both->second.buffers)
-          block.gives.push_back(file_->name(b)), block.types.push_back(type_of(b));
-      }
-      open(block);
-      break;
-    }
-    case Kind::Else: {
-      end_side();
-      const Block yes = close();
-      open({.name = file_->unique("no"),
-            .other = yes.name,
-            .condition = yes.condition,
-            .gives = yes.gives,
-            .types = yes.types});
-      break;
-    }
-    case Kind::EndIf: {
-      end_side();
-      const Block block = close();
-      std::string results, names;
-      for (std::size_t i = 0; i < block.gives.size(); ++i)
-        results += block.gives[i] + ", ",
-            names += fmt::format("({}, {}), ", python_string(block.gives[i]), python_string(block.types[i]));
-      statement(fmt::format(
-          "{}program.branch({}, {}, {}, {}{})", results.empty() ? "" : fmt::format("[{}] = ", results),
-          python_string(file_->unique("branch")), block.condition, block.other.empty() ? block.name : block.other,
-          block.other.empty() ? "None" : block.name, names.empty() ? "" : fmt::format(", [{}]", names)));
-      break;
-    }
-    case Kind::Loop: {
-      const std::string counter = file_->symbol(c.counter), turns = extent();
-      Block block{.name = file_->unique("turn"), .extent = turns};
-      const sym::Expr more = sym::ne(own_symbol(counter + "_more", "1"), 0);
-      open(block, fmt::format("program.turn({}, {}, {})", python_string(counter), python_string(type_of(c.counter, "")),
-                              python_string(type_of(more, ""))));
-      statement(fmt::format("{} = {}.carried[0]", counter, block.name));
-      break;
-    }
-    case Kind::BreakUnless: {
-      Block block{.name = file_->unique("rest"), .condition = truth(c.condition), .is_rest = true};
-      open(block);
-      break;
-    }
-    case Kind::EndLoop: {
-      std::string more = "True";
-      if (blocks_.back().is_rest) {
-        statement("pass");
-        --depth_;
-        const Block rest = close();
-        more = rest.condition;
-        statement(
-            fmt::format("program.branch({}, {}, {})", python_string(file_->unique("unless_done")), more, rest.name));
-      }
-      statement(fmt::format("program.end_turn({}, {}, {})", blocks_.back().name, more, blocks_.back().extent));
-      --depth_;
-      const Block turn = close();
-      statement(fmt::format("program.loop({}, {}, {})", python_string(file_->unique("loop")), turn.name, turn.extent));
-      break;
-    }
+    case Kind::If: return begin_branch(c);
+    case Kind::Else: return begin_other_side();
+    case Kind::EndIf: return end_branch();
+    case Kind::Loop: return begin_loop(c);
+    case Kind::BreakUnless:
+      return open({.name = file_->unique("rest"), .condition = truth(c.condition), .is_rest = true});
+    case Kind::EndLoop: return end_loop();
   }
+}
+
+void FxEmitter::begin_branch(const Control& c) {
+  Block block{.name = file_->unique("yes"), .condition = truth(c.condition)};
+  if (auto both = joined_.find(at_); both != joined_.end()) {
+    for (sym::Expr s : both->second.symbols)
+      block.gives.push_back(file_->symbol(s)), block.types.push_back(type_of(s, ""));
+    for (BufferId b : both->second.buffers) block.gives.push_back(file_->name(b)), block.types.push_back(type_of(b));
+  }
+  open(block);
+}
+
+void FxEmitter::begin_other_side() {
+  end_side();
+  const Block yes = close();
+  open({.name = file_->unique("no"),
+        .other = yes.name,
+        .condition = yes.condition,
+        .gives = yes.gives,
+        .types = yes.types});
+}
+
+void FxEmitter::end_branch() {
+  end_side();
+  const Block block = close();
+  std::string results, names;
+  for (std::size_t i = 0; i < block.gives.size(); ++i) {
+    results += block.gives[i] + ", ";
+    names += fmt::format("({}, {}), ", python_string(block.gives[i]), python_string(block.types[i]));
+  }
+  const bool two = !block.other.empty();
+  statement(fmt::format("{}program.branch({}, {}, {}, {}{})", results.empty() ? "" : fmt::format("[{}] = ", results),
+                        python_string(file_->unique("branch")), block.condition, two ? block.other : block.name,
+                        two ? block.name : "None", names.empty() ? "" : fmt::format(", [{}]", names)));
+}
+
+void FxEmitter::begin_loop(const Control& c) {
+  const std::string counter = file_->symbol(c.counter),
+                    turns = c.extent.is_constant(sym::Range::kMax) ? "None" : size(c.extent);
+  const Block block{.name = file_->unique("turn"), .extent = turns};
+  const sym::Expr more = sym::ne(own_symbol(counter + "_more", "1"), 0);
+  open(block, fmt::format("program.turn({}, {}, {})", python_string(counter), python_string(type_of(c.counter, "")),
+                          python_string(type_of(more, ""))));
+  statement(fmt::format("{} = {}.carried[0]", counter, block.name));
+}
+
+void FxEmitter::end_loop() {
+  std::string more = "True";
+  if (blocks_.back().is_rest) {
+    statement("pass");
+    --depth_;
+    const Block rest = close();
+    more = rest.condition;
+    statement(fmt::format("program.branch({}, {}, {})", python_string(file_->unique("unless_done")), more, rest.name));
+  }
+  statement(fmt::format("program.end_turn({}, {}, {})", blocks_.back().name, more, blocks_.back().extent));
+  --depth_;
+  const Block turn = close();
+  statement(fmt::format("program.loop({}, {}, {})", python_string(file_->unique("loop")), turn.name, turn.extent));
 }
 
 // What a part computes of sizes is its own.

@@ -97,6 +97,11 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   void open(Block, const std::string& as = "");
   Block close();
   void end_side();
+  void begin_branch(const Control&);
+  void begin_other_side();
+  void end_branch();
+  void begin_loop(const Control&);
+  void end_loop();
   std::string truth(sym::Expr condition);
 
   Sizes values_;  ///< nodes that hold sizes

@@ -4,7 +4,11 @@ made.
 
 import importlib.util
 import json
+import os
 import pathlib
+import re
+import subprocess
+import sysconfig
 import zipfile
 
 import pytest
@@ -74,6 +78,90 @@ def test_explain_names_what_the_host_does(tmp_path):
     options = ("--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}")
     assert "library cholesky on cpu" in coil_ok("explain", tmp_path / "m.pt2", *options).stdout
     assert " on cpu" not in coil_ok("explain", tmp_path / "m.pt2").stdout
+
+
+class ScaledSoftmax(torch.nn.Module):
+    def forward(self, x, y):
+        return torch.softmax(x * 0.5, -1), (x + y).sum(0)
+
+
+def show_binaries(tmp_path, *names, path=None):
+    export(ScaledSoftmax(), (torch.randn(64, 3000), torch.randn(64, 3000)), tmp_path / "m.pt2")
+    options = ("--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")
+    env = {**os.environ, **({"PATH": path} if path else {})}
+    done = coil_ok(
+        "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *options, "--log", ",".join(names), env=env
+    )
+    return done.stderr
+
+
+def test_ptx_of_the_kernels_is_shown(tmp_path):
+    shown = show_binaries(tmp_path, "ptx")
+    assert ".target sm_90" in shown
+    assert shown.count(".visible .entry coil_") == 2
+
+
+RESOURCES = re.compile(
+    r"(coil_\w+): (\d+) registers, (.*) of shared memory, (.*) of stack; (\d+) blocks of (\d+) threads at once, "
+    r"(\d+) % of all threads, limited by (threads|blocks|registers|shared memory)"
+)
+
+
+def test_what_kernels_take_of_a_multiprocessor(tmp_path):
+    kernels = RESOURCES.findall(show_binaries(tmp_path, "resources"))
+    assert len(kernels) == 2
+    for _, registers, _, stack, blocks, threads, share, _ in kernels:
+        assert 8 <= int(registers) <= 255 and stack == "0 B"
+        assert int(share) == round(100 * int(blocks) * int(threads) / 2048)
+    options = ("--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")
+    explained = coil_ok("explain", tmp_path / "m.pt2", *options).stdout
+    assert RESOURCES.findall(explained.split("What kernels take of a multiprocessor")[1]) == kernels
+    assert "What kernels take" not in coil_ok("explain", tmp_path / "m.pt2").stdout
+
+
+TOOLS = pathlib.Path(sysconfig.get_paths()["purelib"]) / "triton/backends/nvidia/bin"  # CUDA's, which Triton brings
+
+
+@pytest.mark.skipif(not (TOOLS / "nvdisasm").exists(), reason="there is no nvdisasm")
+def test_instructions_of_the_kernels_are_shown(tmp_path):
+    shown = show_binaries(tmp_path, "sass", path=f"{TOOLS}:{os.environ['PATH']}")
+    assert len(set(re.findall(r"\.text\.(coil_\w+):", shown))) == 2
+    assert "EXIT" in shown
+
+
+@pytest.mark.skipif(not (TOOLS / "cuobjdump").exists(), reason="there is no cuobjdump")
+def test_what_kernels_take_is_what_the_toolkit_sees(tmp_path):
+    ours = {
+        symbol: (int(registers), shared)
+        for symbol, registers, shared, *_ in RESOURCES.findall(show_binaries(tmp_path, "resources"))
+    }
+    seen = {}
+    with zipfile.ZipFile(tmp_path / "m.coil") as package:
+        for name in package.namelist():
+            if package.read(name).startswith(b"\x7fELF"):
+                package.extract(name, tmp_path)
+                told = subprocess.run(
+                    [TOOLS / "cuobjdump", "--dump-resource-usage", tmp_path / name],
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+                for symbol, registers, stack, shared in re.findall(
+                    r"Function (coil_\w+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+)", told
+                ):
+                    assert stack == "0"
+                    seen[symbol] = (int(registers), int(shared))
+    assert seen.keys() == ours.keys()
+    for symbol, (registers, shared) in seen.items():
+        own = shared - 1024 if shared else 0  # the machine's own part
+        text = f"{own} B" if own < 1024 else f"{own / 1024:.1f} KiB"
+        assert ours[symbol] == (registers, text)
+
+
+def test_a_machine_without_a_disassembler_says_so(tmp_path):
+    folders = [f for f in os.environ["PATH"].split(os.pathsep) if not (pathlib.Path(f) / "nvdisasm").exists()]
+    shown = show_binaries(tmp_path, "sass", path=os.pathsep.join(folders))
+    assert "EXIT" in shown or "no nvdisasm in PATH" in shown  # it may be in the toolkit's folder
 
 
 @pytest.mark.parametrize("name", ["encoder"])

@@ -370,7 +370,10 @@ def test_a_library_for_another_version(archive, extension, tmp_path):
     _, path = archive
     library = extension("extension_of_another_version")
     told = refusal("compile", path, "-o", tmp_path / "m.coil", "--load", library)
-    assert f"cannot load {library}: it was built for version 6 of the interface" in told and "this is version 5" in told
+    found = re.search(
+        r"cannot load (.*): it was built for version (\d+) of the interface .* this is version (\d+)", told
+    )
+    assert found and found[1] == str(library) and int(found[2]) == int(found[3]) + 1, told
 
 
 def test_a_library_that_throws_has_brought_nothing(archive, extension):

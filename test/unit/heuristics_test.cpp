@@ -234,6 +234,18 @@ TEST(RowConfigs, LongRowsThatAreReadAgainAreShared) {
   EXPECT_EQ(row_configs(facts, costs, 1)[0].cluster, 1);
 }
 
+/// The scheduler and lowering ask the costs, before there is a nest that configs could be made for.
+TEST(RowConfigs, ClustersHoldWhatTheCostsSayTheyHold) {
+  for (int bytes : {2, 4}) {
+    const int vector = 16 / bytes;
+    for (std::int64_t row : {60 << 10, 64 << 10, 256 << 10, 512 << 10, 544 << 10}) {
+      const LaunchConfig c =
+          row_configs({.length = row / bytes, .rows = 64, .known = true, .vector = vector}, costs)[0];
+      EXPECT_EQ(c.cluster > 1, costs.holds_rows_in_clusters(64, row)) << to_string(c) << " for " << row << " bytes";
+    }
+  }
+}
+
 TEST(RowConfigs, LongRowsThatVectorsDoNotDivideAreCutShort) {
   RowFacts facts{.length = 5003, .rows = 1 << 12, .known = true, .vector = 1, .cut_vector = 8};
   EXPECT_EQ(row_configs(facts, costs)[0].vector, 8);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/error.h"
+#include "target/occupancy.h"
 
 namespace coil {
 namespace {
@@ -60,6 +61,36 @@ TEST(Target, CostsAreThoseOfTheGeneration) {
   EXPECT_GT(hopper.shared_bytes_of_block, old.shared_bytes_of_block);
   EXPECT_EQ(hopper.threads(), 132 * 2048);
   EXPECT_EQ(target::cpu("avx2").costs.threads(), 0);
+}
+
+TEST(Target, ClustersHoldRowsThatAreLongAndNotTooFew) {
+  const target::Costs old = target::cuda(0, "sm_80").costs, hopper = target::cuda(0, "sm_90").costs;
+  EXPECT_TRUE(hopper.holds_rows_in_clusters(32, 400'000));
+  EXPECT_FALSE(old.holds_rows_in_clusters(32, 400'000)) << "no clusters";
+  EXPECT_FALSE(hopper.holds_rows_in_clusters(8, 400'000)) << "64 blocks for 132 multiprocessors";
+  EXPECT_FALSE(hopper.holds_rows_in_clusters(32, (64 << 10) - 1)) << "one block holds it";
+  EXPECT_FALSE(hopper.holds_rows_in_clusters(32, (512 << 10) + 1)) << "eight blocks do not";
+  EXPECT_FALSE(target::cpu("avx2").costs.holds_rows_in_clusters(32, 400'000));
+}
+
+/// As CUDA's occupancy calculator has them.
+TEST(Target, OccupancyIsLimitedByWhatIsUsedUpFirst) {
+  const target::Target hopper = target::cuda(0, "sm_90a"), small = target::cuda(0, "sm_86");
+  const auto is = [](const std::optional<target::Occupancy>& o, int blocks, double share, std::string_view limit) {
+    ASSERT_TRUE(o);
+    EXPECT_EQ(o->blocks, blocks);
+    EXPECT_DOUBLE_EQ(o->share, share);
+    EXPECT_EQ(o->limit, limit);
+  };
+  is(occupancy(hopper, {.threads = 256, .registers = 32}), 8, 1, "threads");
+  is(occupancy(hopper, {.threads = 32, .registers = 32}), 32, 0.5, "blocks");
+  is(occupancy(hopper, {.threads = 1024, .registers = 64}), 1, 0.5, "registers");
+  is(occupancy(hopper, {.threads = 128, .registers = 255}), 2, 0.125, "registers");
+  is(occupancy(hopper, {.threads = 128, .registers = 32, .shared_bytes = 100 << 10}), 2, 0.125, "shared memory");
+  is(occupancy(small, {.threads = 256, .registers = 32}), 6, 1, "threads");
+  is(occupancy(small, {.threads = 128, .registers = 32, .shared_bytes = 100 << 10}), 0, 0, "shared memory");
+  EXPECT_FALSE(occupancy(target::cpu("avx2"), {.threads = 128, .registers = 32}));
+  EXPECT_FALSE(occupancy(target::metal(0), {.threads = 128, .registers = 32}));
 }
 
 /// The kernels are a GPU's and the libraries a processor's.

@@ -5,6 +5,7 @@
 
 #include "codegen/backends.h"
 #include "codegen/cuda/attention.h"
+#include "codegen/cuda/cubin.h"
 #include "codegen/cuda/grid_backend.h"
 #include "codegen/cuda/group_convolutions.h"
 #include "codegen/cuda/grouped.h"
@@ -31,18 +32,11 @@ class CudaChoices : public scheduler::Choices {
     constexpr std::int64_t kMany = 1 << 20;
     if (joint.mixes && joint.scattered >= kMany)
       return "its results lie across the other's rows, and a kernel of its own turns them in tiles";
-    if (is_held_by_blocks(joint)) return std::nullopt;
+    if (costs_.holds_rows_in_clusters(joint.rows, joint.row_bytes)) return std::nullopt;
     return Choices::refuses_loops(joint);
   }
 
  private:
-  /// Whether neighbouring blocks share each row (heuristics/rows.h) and are enough for half of the machine.
-  bool is_held_by_blocks(const scheduler::Joint& joint) const {
-    constexpr std::int64_t kLeast = 1 << 15, kMost = 1 << 17;  // elements of a row that several blocks hold
-    return costs_.blocks_of_cluster > 1 && joint.row >= kLeast && joint.row <= kMost &&
-           joint.rows * costs_.blocks_of_cluster >= costs_.multiprocessors / 2;
-  }
-
   target::Costs costs_;
 };
 
@@ -110,6 +104,25 @@ class CudaBackend : public GridBackend {
     }
     out.libraries = compile_cuda(options_.nvrtc, sources,
                                  {.arch = target_.arch, .jobs = options.jobs, .cache_folder = options.cache});
+    return out;
+  }
+
+  std::vector<KernelResources> resources(const Libraries& libraries) const override {
+    std::vector<KernelResources> out;
+    for (const auto& library : libraries)
+      if (is_cubin(library)) std::ranges::move(cubin_resources(library), std::back_inserter(out));
+    return out;
+  }
+  std::string portable_text(const Libraries& libraries) const override {
+    std::string out;
+    for (const auto& library : libraries)
+      if (!is_cubin(library)) out.append(reinterpret_cast<const char*>(library.data()), library.size());
+    return out;
+  }
+  std::string machine_text(const Libraries& libraries) const override {
+    std::string out;
+    for (const auto& library : libraries)
+      if (is_cubin(library)) out += disassembled(library);
     return out;
   }
 

@@ -105,6 +105,25 @@ bool ProductKernel::merges(const Dim& outer, const Dim& inner) const {
   return true;
 }
 
+std::string ProductKernel::place_in_batch(std::size_t dimension, std::string_view matrix) {
+  Expr inner = 1;
+  for (std::size_t d = dimension + 1; d < batch_.size(); ++d) inner *= batch_[d].size;
+  inner = graph_.env().simplify(inner);
+  const std::string turns = inner.is_constant(1) ? std::string(matrix) : fmt::format("{} / {}", matrix, scalar(inner));
+  return fmt::format("{} % {}", turns, scalar(batch_[dimension].size));
+}
+
+std::string ProductKernel::beginnings(std::size_t first, std::size_t end, std::string_view matrix) {
+  std::string out;
+  for (std::size_t t = first; t < end; ++t) {
+    out += fmt::format("    i64 at{} = {};\n", t, scalar(tensors_[t].offset));
+    for (std::size_t d = 0; d < batch_.size(); ++d)
+      if (!batch_[d].strides[t].is_constant(0))
+        out += fmt::format("    at{} += {} * {};\n", t, place_in_batch(d, matrix), scalar(batch_[d].strides[t]));
+  }
+  return out;
+}
+
 std::string ProductKernel::post_text(const std::vector<std::size_t>& eights) {
   std::string out;
   std::size_t operand = 2;

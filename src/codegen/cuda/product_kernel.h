@@ -34,6 +34,10 @@ class ProductKernel : public PlainKernel {
   Expr depth() const { return tensors_[1].sizes[tensors_[1].sizes.size() - 2]; }
   /// Whether each row of a tensor begins at a multiple of so many elements.
   bool begins_on(std::size_t tensor, int elements) const;
+  /// The place in a dimension of the batch that the matrix of this number has, as an expression.
+  std::string place_in_batch(std::size_t dimension, std::string_view matrix);
+  /// Lines for where the matrix of this number begins in the tensors [first, end): `at2` in the third.
+  std::string beginnings(std::size_t first, std::size_t end, std::string_view matrix);
   /// What becomes of two neighbouring sums, p and q. `eights`: operands of which eight elements were read.
   std::string post_text(const std::vector<std::size_t>& eights = {});
   std::string result_at();

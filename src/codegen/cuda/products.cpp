@@ -27,7 +27,7 @@ class BlockedProduct : public ProductKernel {
     Expr blocks = tiles;
     for (const Dim& d : batch_) blocks *= d.size;
     std::string body = "  C_DYNAMIC_SHARED(shared);\n";
-    body += place_in_batch(tiles);
+    body += tile_of_block(tiles);
     if (!pre_.empty()) body += making_of_a();
     const std::string a = pre_.empty() ? fmt::format("c_matrix{{p0 + at0, {}}}", scalar(rows_.strides[0]))
                                        : std::string("c_made_by(make)"),
@@ -42,21 +42,12 @@ class BlockedProduct : public ProductKernel {
 
  private:
   /// Which tile of which matrix a block has, and where that matrix begins in each tensor.
-  std::string place_in_batch(Expr tiles) {
-    std::string out =
+  std::string tile_of_block(Expr tiles) {
+    const std::string which =
         batch_.empty()
-            ? "  const i64 tile = blockIdx.x;\n"
-            : fmt::format("  const i64 tile = blockIdx.x % {0};\n  i64 batch = blockIdx.x / {0};\n", scalar(tiles));
-    for (std::size_t t = 0; t < tensors_.size(); ++t)
-      out += fmt::format("  i64 at{} = {};\n", t, scalar(tensors_[t].offset));
-    for (std::size_t d = batch_.size(); d-- > 0;) {
-      const std::string size = scalar(batch_[d].size);
-      for (std::size_t t = 0; t < tensors_.size(); ++t)
-        if (!batch_[d].strides[t].is_constant(0))
-          out += fmt::format("  at{} += batch % {} * {};\n", t, size, scalar(batch_[d].strides[t]));
-      if (d > 0) out += fmt::format("  batch /= {};\n", size);
-    }
-    return out;
+            ? "    const i64 tile = blockIdx.x;\n"
+            : fmt::format("    const i64 tile = blockIdx.x % {0}, matrix = blockIdx.x / {0};\n", scalar(tiles));
+    return which + beginnings(0, tensors_.size(), "matrix");
   }
 
   /// `make(row, k, to)`: eight neighbouring elements of a as `pre` says, stored side by side.

@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint32_t kF16 = 6, kBf16 = 9, kSwizzled128Bytes = 3;
 constexpr std::uint32_t kPiece = 64;
 constexpr std::int64_t kBytes = 2;
+constexpr std::string_view kMatrix = "t.batch";  // of the tile that a kernel has
 
 class StreamedProduct : public ProductKernel {
  public:
@@ -41,10 +42,11 @@ class StreamedProduct : public ProductKernel {
         "    const i64 column = first;\n    if (!({})) return;\n{}{}  }},\n"
         "  [&](const c_stream_tile& t, i64 row, i64 column, const uint4& eight) {{\n",
         narrow, eights.size(), eights.size(), bounds, taken(eights), wide, eights.size(), bounds,
-        places(2, narrow ? last : last + 1), for_each_pair(wide, post_text(eights) + (narrow ? "" : store())));
+        beginnings(2, narrow ? last : last + 1, kMatrix),
+        for_each_pair(wide, post_text(eights) + (narrow ? "" : store())));
     if (narrow)
-      body += fmt::format("    if (!({})) return;\n{}    *(uint4*)({}) = eight;\n", bounds, places(last, last + 1),
-                          result_at());
+      body += fmt::format("    if (!({})) return;\n{}    *(uint4*)({}) = eight;\n", bounds,
+                          beginnings(last, last + 1, kMatrix), result_at());
     body += "  }), status);\n";
     SymbolicLaunch how = launch(streamed_blocks(env, env.simplify(all), config, target_.costs), config);
     how.cluster = config.cluster;
@@ -70,7 +72,7 @@ class StreamedProduct : public ProductKernel {
     std::string out;
     for (std::size_t k = 0; k < eights.size(); ++k)
       out += fmt::format("{0}    e.of[{1}] = *(const uint4*)(p{2} + at{2} + row * {3} + column);\n",
-                         places(eights[k], eights[k] + 1), k, eights[k], scalar(rows_.strides[eights[k]]));
+                         beginnings(eights[k], eights[k] + 1, kMatrix), k, eights[k], scalar(rows_.strides[eights[k]]));
     return out;
   }
   /// The text for two neighbours, p and q, of each pair.
@@ -102,24 +104,7 @@ class StreamedProduct : public ProductKernel {
   }
   std::string matrix_text(std::size_t t) {
     const std::size_t d = moving(t);
-    if (d == batch_.size()) return "0";
-    Expr inner = 1;
-    for (std::size_t k = d + 1; k < batch_.size(); ++k) inner *= batch_[k].size;
-    return fmt::format("(i32)(t.batch / {} % {})", scalar(graph_.env().simplify(inner)), scalar(batch_[d].size));
-  }
-
-  /// Where matrix `t.batch` begins in the tensors from `first` on.
-  std::string places(std::size_t first, std::size_t end) {
-    std::string out;
-    for (std::size_t t = first; t < end; ++t) {
-      out += fmt::format("    i64 at{} = {};\n", t, scalar(tensors_[t].offset));
-      Expr inner = 1;
-      for (std::size_t d = batch_.size(); d-- > 0; inner *= batch_[d].size)
-        if (!batch_[d].strides[t].is_constant(0))
-          out += fmt::format("    at{} += t.batch / {} % {} * {};\n", t, scalar(graph_.env().simplify(inner)),
-                             scalar(batch_[d].size), scalar(batch_[d].strides[t]));
-    }
-    return out;
+    return d == batch_.size() ? "0" : fmt::format("(i32)({})", place_in_batch(d, kMatrix));
   }
 
   StreamedOperand operand(std::size_t t) const {

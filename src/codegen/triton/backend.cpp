@@ -52,6 +52,11 @@ class TritonBackend : public Backend {
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
     return others_->compile(kernels, options);
   }
+  std::vector<KernelResources> resources(const Libraries& libraries) const override {
+    return others_->resources(libraries);
+  }
+  std::string portable_text(const Libraries& libraries) const override { return others_->portable_text(libraries); }
+  std::string machine_text(const Libraries& libraries) const override { return others_->machine_text(libraries); }
 
  private:
   /// The kernel in the group's config, which counts those in Triton behind those of the other backend.

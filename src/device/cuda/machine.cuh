@@ -240,38 +240,23 @@ template <int N> C_FN void c_warpgroup_wait() {
       "+f"(d[119]), "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), \
       "+f"(d[127])
 // d += 64 by 16 numbers of a times 16 by 128, 192 or 256 of b, whose rows (ACROSS) or columns are dense. Warp w of the
-// four has rows 16 w and on; a thread has pairs as in c_matrix_add_16, eight columns after eight columns.
-template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[64], u64 a, u64 b) {
-  if (BF16)
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" C_NAMES_64 "}, %64, %65, 1, 1, 1, 0, %66;"
-                 : C_SUMS_64(d)
-                 : "l"(a), "l"(b), "n"(ACROSS));
-  else
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" C_NAMES_64 "}, %64, %65, 1, 1, 1, 0, %66;"
-                 : C_SUMS_64(d)
-                 : "l"(a), "l"(b), "n"(ACROSS));
-}
-template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[96], u64 a, u64 b) {
-  if (BF16)
-    asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 {" C_NAMES_96 "}, %96, %97, 1, 1, 1, 0, %98;"
-                 : C_SUMS_96(d)
-                 : "l"(a), "l"(b), "n"(ACROSS));
-  else
-    asm volatile("wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 {" C_NAMES_96 "}, %96, %97, 1, 1, 1, 0, %98;"
-                 : C_SUMS_96(d)
-                 : "l"(a), "l"(b), "n"(ACROSS));
-}
-template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32 (&d)[128], u64 a, u64 b) {
-  if (BF16)
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" C_NAMES_128
-                 "}, %128, %129, 1, 1, 1, 0, %130;"
-                 : C_SUMS_128(d)
-                 : "l"(a), "l"(b), "n"(ACROSS));
-  else
-    asm volatile("wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" C_NAMES_128 "}, %128, %129, 1, 1, 1, 0, %130;"
-                 : C_SUMS_128(d)
-                 : "l"(a), "l"(b), "n"(ACROSS));
-}
+// four has rows 16 w and on; a thread has pairs as in c_matrix_add_16, eight columns after eight columns: SUMS in all.
+// In the instruction's text the sums are operands 0 and on; A, B and T are the numbers of a, of b and of ACROSS.
+#define C_WARPGROUP_ADD_OF(TYPE, COLUMNS, SUMS, A, B, T)                                                   \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #COLUMNS "k16.f32." #TYPE "." #TYPE " {" C_NAMES_##SUMS \
+               "}, %" #A ", %" #B ", 1, 1, 1, 0, %" #T ";"                                                 \
+               : C_SUMS_##SUMS(d)                                                                          \
+               : "l"(a), "l"(b), "n"(ACROSS))
+#define C_WARPGROUP_ADD(COLUMNS, SUMS, A, B, T)                                             \
+  template <bool BF16, int ACROSS> C_FN void c_warpgroup_add(f32(&d)[SUMS], u64 a, u64 b) { \
+    if (BF16)                                                                               \
+      C_WARPGROUP_ADD_OF(bf16, COLUMNS, SUMS, A, B, T);                                     \
+    else                                                                                    \
+      C_WARPGROUP_ADD_OF(f16, COLUMNS, SUMS, A, B, T);                                      \
+  }
+C_WARPGROUP_ADD(128, 64, 64, 65, 66)
+C_WARPGROUP_ADD(192, 96, 96, 97, 98)
+C_WARPGROUP_ADD(256, 128, 128, 129, 130)
 C_FN void c_opaque(f32& x) { asm volatile("" : "+f"(x) : : "memory"); }
 // Registers of a thread, for all threads of its warpgroup alike: some give theirs to others.
 template <int N> C_FN void c_take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(N)); }

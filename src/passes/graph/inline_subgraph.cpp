@@ -154,44 +154,41 @@ void replace_uses(Node* node, const ops::Value& value) {
   }
 }
 
-}  // namespace
-
-void inline_subgraph(fx::GraphModule& m, Node* call) {
-  auto graph_argument =
-      std::find_if(call->args.begin(), call->args.end(), [](const ops::Value& v) { return v.is<ops::GraphRef>(); });
-  if (graph_argument == call->args.end())
-    throw Error(call->target + " has no graph among its arguments", call->target, call->where());
-  const std::string name = graph_argument->get_if<ops::GraphRef>()->name;
-  fx::GraphModule* const named = subgraph_of(m, *graph_argument);
-  if (!named)
-    throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
-  fx::GraphModule& sub = *named;
-
-  std::vector<Node*> placeholders = sub.graph.placeholders();
+/// What the call gives the graph, an operand for each placeholder.
+ops::Values operands_of(const Node* call, const fx::GraphModule& sub, const std::string& name,
+                        ops::Values::const_iterator graph_argument) {
+  const std::size_t wanted = sub.graph.placeholders().size();
   ops::Values operands(std::next(graph_argument), call->args.end());
-  if (operands.size() == 1 && operands[0].is<ops::Values>() && placeholders.size() != 1)
+  if (operands.size() == 1 && operands[0].is<ops::Values>() && wanted != 1)
     operands = ops::Values(operands[0].as_list());
-  if (operands.size() != placeholders.size())
-    throw Error(fmt::format("@{} takes {} operands, found {}", name, placeholders.size(), operands.size()),
-                call->target, call->where());
+  if (operands.size() != wanted)
+    throw Error(fmt::format("@{} takes {} operands, found {}", name, wanted, operands.size()), call->target,
+                call->where());
+  return operands;
+}
 
-  hoist(m, sub, name);
-  const Renaming fresh = fresh_sizes(m, call, sub);
-  std::unordered_map<std::string, std::string> renamed;  // graphs inside, which get the new symbols too
-  if (!fresh.empty()) {
-    std::function<void(const ops::Value&)> collect = [&](const ops::Value& v) {
-      if (auto* g = v.get_if<ops::GraphRef>(); g && m.subgraphs.contains(g->name)) renamed.emplace(g->name, "");
-      if (auto* list = v.get_if<ops::Values>()) std::ranges::for_each(*list, collect);
-    };
-    for (Node* n = sub.graph.first(); n; n = n->next()) std::ranges::for_each(n->args, collect);
-    for (auto& [from, to] : renamed) {
-      to = from + "_again";
-      while (m.subgraphs.contains(to)) to += "_again";
-      m.subgraphs[to] = copied(*m.subgraphs.at(from), fresh);
-    }
+/// Graphs that the graph names get copies with the new symbols, by new names.
+std::unordered_map<std::string, std::string> copies_of_inner_graphs(fx::GraphModule& m, const fx::GraphModule& sub,
+                                                                    const Renaming& fresh) {
+  std::unordered_map<std::string, std::string> renamed;
+  if (fresh.empty()) return renamed;
+  std::function<void(const ops::Value&)> collect = [&](const ops::Value& v) {
+    if (auto* g = v.get_if<ops::GraphRef>(); g && m.subgraphs.contains(g->name)) renamed.emplace(g->name, "");
+    if (auto* list = v.get_if<ops::Values>()) std::ranges::for_each(*list, collect);
+  };
+  for (Node* n = sub.graph.first(); n; n = n->next()) std::ranges::for_each(n->args, collect);
+  for (auto& [from, to] : renamed) {
+    to = from + "_again";
+    while (m.subgraphs.contains(to)) to += "_again";
+    m.subgraphs[to] = copied(*m.subgraphs.at(from), fresh);
   }
-  std::unordered_map<const Node*, ops::Value> values;
-  for (std::size_t i = 0; i < operands.size(); ++i) values[placeholders[i]] = operands[i];
+  return renamed;
+}
+
+/// The graph's nodes in front of the call, over `values` in place of its placeholders; what it returns.
+ops::Values copy_nodes(fx::GraphModule& m, const fx::GraphModule& sub, Node* call,
+                       std::unordered_map<const Node*, ops::Value> values, const Renaming& fresh,
+                       const std::unordered_map<std::string, std::string>& renamed) {
   fx::InsertBefore here(call);
   ops::Values results;
   for (Node* n = sub.graph.first(); n; n = n->next()) {
@@ -214,7 +211,11 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
     copy->meta.value = fresh.renamed(n->meta.value);
     values[n] = copy;
   }
+  return results;
+}
 
+/// What reads the call's results reads these values, and the call goes.
+void replace_results(fx::GraphModule& m, Node* call, const ops::Values& results, const std::string& name) {
   for (Node* user : std::vector<Node*>(call->users())) {
     if (!user->is_call("_operator.getitem")) continue;
     auto index = user->args.at(1).as_int().constant();
@@ -231,6 +232,28 @@ void inline_subgraph(fx::GraphModule& m, Node* call) {
     replace_uses(call, results[0]);
   }
   m.graph.erase(call);
+}
+
+}  // namespace
+
+void inline_subgraph(fx::GraphModule& m, Node* call) {
+  const auto graph_argument =
+      std::find_if(call->args.cbegin(), call->args.cend(), [](const ops::Value& v) { return v.is<ops::GraphRef>(); });
+  if (graph_argument == call->args.cend())
+    throw Error(call->target + " has no graph among its arguments", call->target, call->where());
+  const std::string name = graph_argument->get_if<ops::GraphRef>()->name;
+  fx::GraphModule* const sub = subgraph_of(m, *graph_argument);
+  if (!sub)
+    throw Error(fmt::format("{} runs @{}, which is not there", call->target, name), call->target, call->where());
+
+  const std::vector<Node*> placeholders = sub->graph.placeholders();
+  const ops::Values operands = operands_of(call, *sub, name, graph_argument);
+  hoist(m, *sub, name);
+  const Renaming fresh = fresh_sizes(m, call, *sub);
+  const auto renamed = copies_of_inner_graphs(m, *sub, fresh);
+  std::unordered_map<const Node*, ops::Value> values;
+  for (std::size_t i = 0; i < operands.size(); ++i) values[placeholders[i]] = operands[i];
+  replace_results(m, call, copy_nodes(m, *sub, call, std::move(values), fresh, renamed), name);
 }
 
 }  // namespace coil::passes

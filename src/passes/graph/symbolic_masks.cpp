@@ -67,81 +67,93 @@ class Elements {
     return static_cast<std::size_t>(*d < 0 ? *d + static_cast<std::int64_t>(rank) : *d);
   }
 
+  static const ops::Value* given(const Node& n, std::string_view parameter) {
+    const auto& parameters = n.op->schema.parameters;
+    for (std::size_t i = 0; i < parameters.size() && i < n.args.size(); ++i)
+      if (parameters[i].name == parameter) return &n.args[i];
+    return nullptr;
+  }
+
   std::optional<Expr> of(const Node& n, const Exprs& index) {
     if (++steps_ > kMaxSteps || n.opcode != Opcode::CallFunction || !n.op || !is_integral_type(n.tensor().dtype))
       return std::nullopt;
     const std::string_view name = operator_name(n);
-    auto given = [&](std::string_view parameter) -> const ops::Value* {
-      const auto& parameters = n.op->schema.parameters;
-      for (std::size_t i = 0; i < parameters.size() && i < n.args.size(); ++i)
-        if (parameters[i].name == parameter) return &n.args[i];
-      return nullptr;
-    };
     if (auto made = arithmetic(n, name, index)) return *made;
-    if (name == "arange") {
-      const ops::Value *start = given("start"), *step = given("step");
-      const Expr from = start && start->is<Expr>() ? start->as_int() : Expr(0),
-                 by = step && step->is<Expr>() ? step->as_int() : Expr(1);
-      if ((start && !start->is<Expr>() && !start->is_none()) || (step && !step->is<Expr>() && !step->is_none()))
-        return std::nullopt;
-      return from + by * index[0];
-    }
-    if (name == "full" || name == "full_like") return at(*given("fill_value"), {});
+    if (name == "arange") return ramp(n, index);
+    if (name == "full" || name == "full_like") return at(*given(n, "fill_value"), {});
     if (name == "ones" || name == "ones_like") return Expr(1);
     if (name == "zeros" || name == "zeros_like") return Expr(0);
     if (n.args.empty() || !n.args[0].is<Node*>()) return name == "cat" ? concatenation(n, index) : std::nullopt;
     const Node& from = *n.args[0].as_node();
     if (!from.is_tensor()) return std::nullopt;
-    const std::size_t rank = from.tensor().rank();
     if (name == "clone" || name == "alias" || name == "contiguous") return of(from, index);
     if (name == "_to_copy" || name == "to") {
       auto x = of(from, index);
       return x && n.tensor().dtype == DType::Bool ? std::optional(sym::ne(*x, 0)) : x;
     }
+    if (name == "tril" || name == "triu") return triangle(n, name == "tril", from, index);
+    if (name == "cumsum") return running_sum(n, from, index);
+    if (name == "index") return indexed(n, from, index);
+    return view(n, name, from, index);
+  }
+
+  std::optional<Expr> ramp(const Node& n, const Exprs& index) {
+    const ops::Value *start = given(n, "start"), *step = given(n, "step");
+    const Expr from = start && start->is<Expr>() ? start->as_int() : Expr(0),
+               by = step && step->is<Expr>() ? step->as_int() : Expr(1);
+    if ((start && !start->is<Expr>() && !start->is_none()) || (step && !step->is<Expr>() && !step->is_none()))
+      return std::nullopt;
+    return from + by * index[0];
+  }
+
+  std::optional<Expr> triangle(const Node& n, bool lower, const Node& from, const Exprs& index) {
+    const std::size_t rank = from.tensor().rank();
+    const ops::Value* diagonal = given(n, "diagonal");
+    const auto x = of(from, index);
+    if (!x) return std::nullopt;
+    const Expr below = index[rank - 1] - index[rank - 2], edge = diagonal ? diagonal->as_int() : Expr(0);
+    return chosen(n.tensor().dtype == DType::Bool, lower ? sym::le(below, edge) : sym::ge(below, edge), *x, 0);
+  }
+
+  std::optional<Expr> running_sum(const Node& n, const Node& from, const Exprs& index) {
+    const std::size_t dim = dimension(n, *given(n, "dim"), from.tensor().rank());
+    auto x = of(from, index);
+    if (x) x = simplified(*x);
+    return x && x->is_constant() ? std::optional(*x * (index[dim] + 1)) : std::nullopt;
+  }
+
+  std::optional<Expr> view(const Node& n, std::string_view name, const Node& from, const Exprs& index) {
+    const std::size_t rank = from.tensor().rank();
     if (name == "expand") return operand(n.args[0], index);
     if (name == "unsqueeze") {
       Exprs own = index;
-      own.erase(own.begin() + static_cast<std::ptrdiff_t>(dimension(n, *given("dim"), rank + 1)));
-      return of(from, own);
-    }
-    if (name == "slice" || name == "select") {
-      const std::size_t dim = dimension(n, *given("dim"), rank);
-      const ops::Value *start = given(name == "slice" ? "start" : "index"),
-                       *step = name == "slice" ? given("step") : nullptr;
-      const auto first = start && !start->is_none() ? at(*start, {}) : std::optional(Expr(0)),
-                 by = step && !step->is_none() ? at(*step, {}) : std::optional(Expr(1));
-      if (!first || !by || !env_.statically_known_true(sym::ge(*first, 0)) ||
-          !env_.statically_known_true(sym::le(*first, from.tensor().sizes[dim])))
-        return std::nullopt;
-      Exprs own = index;
-      if (name == "slice")
-        own[dim] = *first + *by * own[dim];
-      else
-        own.insert(own.begin() + static_cast<std::ptrdiff_t>(dim), *first);
+      own.erase(own.begin() + static_cast<std::ptrdiff_t>(dimension(n, *given(n, "dim"), rank + 1)));
       return of(from, own);
     }
     if (name == "permute") {
       Exprs own(rank);
-      const auto& order = given("dims")->as_list();
+      const auto& order = given(n, "dims")->as_list();
       for (std::size_t d = 0; d < rank; ++d) own[dimension(n, order[d], rank)] = index[d];
       return of(from, own);
     }
-    if (name == "tril" || name == "triu") {
-      const ops::Value* diagonal = given("diagonal");
-      auto x = of(from, index);
-      if (!x) return std::nullopt;
-      const Expr below = index[rank - 1] - index[rank - 2], edge = diagonal ? diagonal->as_int() : Expr(0);
-      return chosen(n.tensor().dtype == DType::Bool, name == "tril" ? sym::le(below, edge) : sym::ge(below, edge), *x,
-                    0);
-    }
-    if (name == "cumsum") {
-      const std::size_t dim = dimension(n, *given("dim"), rank);
-      auto x = of(from, index);
-      if (x) x = simplified(*x);
-      return x && x->is_constant() ? std::optional(*x * (index[dim] + 1)) : std::nullopt;
-    }
-    if (name == "index") return indexed(n, from, index);
+    if (name == "slice" || name == "select") return part(n, name == "slice", from, index);
     return std::nullopt;
+  }
+
+  std::optional<Expr> part(const Node& n, bool is_slice, const Node& from, const Exprs& index) {
+    const std::size_t dim = dimension(n, *given(n, "dim"), from.tensor().rank());
+    const ops::Value *start = given(n, is_slice ? "start" : "index"), *step = is_slice ? given(n, "step") : nullptr;
+    const auto first = start && !start->is_none() ? at(*start, {}) : std::optional(Expr(0)),
+               by = step && !step->is_none() ? at(*step, {}) : std::optional(Expr(1));
+    if (!first || !by || !env_.statically_known_true(sym::ge(*first, 0)) ||
+        !env_.statically_known_true(sym::le(*first, from.tensor().sizes[dim])))
+      return std::nullopt;
+    Exprs own = index;
+    if (is_slice)
+      own[dim] = *first + *by * own[dim];
+    else
+      own.insert(own.begin() + static_cast<std::ptrdiff_t>(dim), *first);
+    return of(from, own);
   }
 
   /// Among truth values by logic, so that `where(c, True, False)` is c.

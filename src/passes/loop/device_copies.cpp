@@ -55,7 +55,7 @@ class CopyInserter {
       std::ranges::replace(op.outs, there, here);
       v.buffer = here;
       back.push_back(copy(here, there, op));
-      copies_[{there, to_string(Device{})}] = here;
+      copies_[{there, to_string(Device{}), std::nullopt}] = here;
     }
     return back;
   }
@@ -68,13 +68,14 @@ class CopyInserter {
     const Device here = left ? Device{} : ir::device_of(graph_, op);
     check_caller(op);
     if (!is_copy) {
+      copy_parts(op, here);
       std::map<BufferId, BufferId> copies;
       for (BufferId b : ir::reads(op))
         if (graph_.buffer(b).layout.device != here && !std::holds_alternative<ir::ReadSymbol>(op.node))
           copies.emplace(b, copy_of(b, here, op));
       if (!copies.empty()) read_copies(op, copies);
     }
-    for (BufferId b : op.outs) std::erase_if(copies_, [b](const auto& c) { return c.first.first == b; });
+    for (BufferId b : op.outs) std::erase_if(copies_, [b](const auto& c) { return c.first.buffer == b; });
     std::vector<Operation> back;
     if (left) back = leave_to_host(op);
     list_.push_back(std::move(op));
@@ -82,11 +83,55 @@ class CopyInserter {
   }
 
   BufferId copy_of(BufferId from, Device here, const Operation& reader) {
-    auto [known, added] = copies_.try_emplace({from, to_string(here)}, 0);
+    auto [known, added] = copies_.try_emplace({from, to_string(here), std::nullopt}, 0);
     if (!added) return known->second;
     known->second = twin_of(from, here);
     list_.push_back(copy(from, known->second, reader));
     return known->second;
+  }
+
+  /// Elements of a buffer side by side.
+  struct Part {
+    std::int64_t offset = 0, count = 0;
+    auto operator<=>(const Part&) const = default;
+  };
+
+  /// From the first element that a view reads to the last, where that is at most half of the buffer.
+  std::optional<Part> part_of(const ir::BufferView& v) const {
+    const ir::Layout& layout = graph_.buffer(v.buffer).layout;
+    const auto offset = v.offset.constant(), all = graph_.env().simplify(sym::product(layout.sizes)).constant();
+    if (!offset || !all || v.dtype != layout.dtype) return std::nullopt;
+    Part part{*offset, 1};
+    for (std::size_t d = 0; d < v.sizes.size(); ++d) {
+      const auto size = v.sizes[d].constant(), stride = v.strides[d].constant();
+      if (!size || !stride || *size < 1) return std::nullopt;
+      part.count += (*size - 1) * *stride;
+    }
+    return 2 * part.count <= *all ? std::optional(part) : std::nullopt;
+  }
+
+  /// Operands of a library call that are small views of what lies elsewhere become copies of what they show.
+  void copy_parts(Operation& op, Device here) {
+    auto* call = std::get_if<ir::Extern>(&op.node);
+    if (!call) return;
+    for (ir::BufferView& v : call->inputs) {
+      const ir::Layout& layout = graph_.buffer(v.buffer).layout;
+      if (layout.device == here || copies_.contains({v.buffer, to_string(here), std::nullopt})) continue;
+      const auto part = part_of(v);
+      if (!part) continue;
+      auto [known, added] = copies_.try_emplace({v.buffer, to_string(here), part}, 0);
+      if (added) known->second = add_copy(v.buffer, *part, here, op);
+      v = {known->second, v.dtype, v.sizes, v.strides, 0};
+    }
+  }
+
+  BufferId add_copy(BufferId from, const Part& part, Device device, const Operation& reader) {
+    ir::Layout layout = graph_.buffer(from).layout;
+    graph_.buffer(from).layout.fixed = layout.fixed = true;
+    layout.sizes = {part.count}, layout.strides = {1}, layout.device = device;
+    const BufferId to = graph_.add_buffer("", ir::BufferKind::Computed, layout).id;
+    list_.push_back(copy({from, layout.dtype, layout.sizes, layout.strides, part.offset}, to, reader));
+    return to;
   }
 
   /// A buffer of the same layout on another device.
@@ -98,8 +143,9 @@ class CopyInserter {
   }
 
   /// From a buffer to its twin, for what somebody else reads or makes.
-  Operation copy(BufferId from, BufferId to, const Operation& whose) const {
-    return {.node = ir::Extern{std::string(library_ops::copies::kDeviceCopy), {}, {whole(from)}, {whole(to)}},
+  Operation copy(BufferId from, BufferId to, const Operation& whose) const { return copy(whole(from), to, whose); }
+  Operation copy(const ir::BufferView& from, BufferId to, const Operation& whose) const {
+    return {.node = ir::Extern{std::string(library_ops::copies::kDeviceCopy), {}, {from}, {whole(to)}},
             .outs = {to},
             .origins = whose.origins,
             .where = whose.where};
@@ -146,7 +192,14 @@ class CopyInserter {
   ir::Graph& graph_;
   const CarriesOut& carries_out_;
   std::vector<Operation> list_;
-  std::map<std::pair<BufferId, std::string>, BufferId> copies_;  ///< by what they are of, and where they lie
+  /// What a copy is of, and where it lies; of all of a buffer, or of a part.
+  struct Copied {
+    BufferId buffer = 0;
+    std::string device;
+    std::optional<Part> part;
+    auto operator<=>(const Copied&) const = default;
+  };
+  std::map<Copied, BufferId> copies_;
 };
 
 }  // namespace

@@ -405,12 +405,20 @@ class PostOpFusion {
     for (auto& view : operands)
       if (!is_whole(view)) graph_.buffer(view.buffer).layout.fixed = true;
 
-    // Behind those of earlier post-operations: a kernel's call may have operands of what is in front of it at the end.
+    call.outputs = {window};
+    put_in_place(i, call_at, std::move(call), operands, post);
+    readers_[between.id].clear();
+    return true;
+  }
+
+  /// The call with its post-operations stands where the loop was. Their operands go behind those of earlier ones: a
+  /// kernel's call may have operands of what is in front of it at the end.
+  void put_in_place(std::size_t i, std::size_t call_at, Extern call, const std::vector<BufferView>& operands,
+                    const std::vector<PostOp>& post) {
     const std::size_t behind =
         EpilogueCall(call).first_post_operand() + library_ops::operands_of(EpilogueCall(call).post());
     call.inputs.insert(call.inputs.begin() + static_cast<std::ptrdiff_t>(behind), operands.begin(), operands.end());
     EpilogueCall(call).set_post(post);
-    call.outputs = {window};
     Operation& target = list_[i];
     target.origins.insert(list_[call_at].origins.begin(), list_[call_at].origins.end());
     for (BufferId b : reads(list_[call_at])) {
@@ -418,11 +426,9 @@ class PostOpFusion {
       readers.erase(std::remove(readers.begin(), readers.end(), call_at), readers.end());
       if (std::find(readers.begin(), readers.end(), i) == readers.end()) readers.push_back(i);
     }
-    readers_[between.id].clear();
     target.node = std::move(call);
     written_at_[i] = written_at_[call_at];
     alive_[call_at] = false;
-    return true;
   }
 
   static bool may_have(const Extern& call, const std::vector<PostOp>& post) {

@@ -179,70 +179,80 @@ Sizes Binding::slots(const std::vector<Slot>& from) const {
   return values;
 }
 
+void Binding::bind_comm(const Buffer& b, BufferId owner) {
+  const auto offset = static_cast<std::uint64_t>(b.arena_offset), bytes = pools_[b.index]->bytes();
+  const bool is_table = !plan_.device.is_host() && offset == peer_table_offset(bytes);
+  const std::uint64_t room = is_table ? offset + kPeerTableBytes : bytes;
+  now_.buffer_bytes[owner] = is_late(b.bytes) && offset <= room ? room - offset : slot_bytes(b.bytes, b.name);
+  if (offset > room || now_.buffer_bytes[owner] > room - offset)
+    fail("communication buffer {} would have {} bytes for these sizes, more than was planned for", b.name,
+         now_.buffer_bytes[owner]);
+  now_.buffer_base[owner] = pools_[b.index]->data() + offset;
+}
+
+void Binding::bind_buffer(BufferId id) {
+  const Buffer& b = plan_.buffers[id];
+  const BufferId owner = memory_of_[id];
+  const std::uint32_t index = plan_.buffers[owner].index;
+  std::uint64_t& bytes = now_.buffer_bytes[owner];
+  switch (plan_.buffers[owner].kind) {
+    case BufferKind::Input:
+      bytes = static_cast<std::uint64_t>(now_.inputs[index].span) * size_of(plan_.inputs[index].dtype);
+      return;
+    case BufferKind::Constant: {
+      const Tensor& c = constants_[index];
+      bytes = static_cast<std::uint64_t>(layout_span(c.sizes, c.strides)) * size_of(c.dtype);
+      now_.buffer_base[owner] = c.bytes();
+      return;
+    }
+    case BufferKind::Comm: return bind_comm(b, owner);
+    case BufferKind::Output:
+      bytes = std::max<std::uint64_t>(bytes, slot_bytes(b.bytes, b.name));
+      now_.outputs[output_index_[owner]].bytes = bytes;
+      return;
+    case BufferKind::Temporary: bytes = std::max<std::uint64_t>(bytes, slot_bytes(b.bytes, b.name)); return;
+  }
+}
+
+std::vector<std::uint64_t> Binding::offsets_in_arena(const std::vector<BufferId>& temporaries,
+                                                     const std::vector<Interval>& intervals) {
+  const auto in_arena = [&](BufferId id) { return plan_.buffers[id].place == 0; };
+  const bool planned = std::ranges::all_of(  // by the compiler
+      temporaries, [&](BufferId id) { return !in_arena(id) || plan_.buffers[id].arena_offset >= 0; });
+  if (planned) {
+    std::vector<std::uint64_t> offsets(intervals.size(), 0);
+    now_.arena_bytes = plan_.static_arena_bytes;
+    for (BufferId id : temporaries)
+      if (in_arena(id)) offsets[id] = static_cast<std::uint64_t>(plan_.buffers[id].arena_offset);
+    return offsets;
+  }
+  std::vector<Interval> here = intervals;
+  for (BufferId id : temporaries)
+    if (!in_arena(id)) here[id].bytes = 0;
+  ArenaPlan arena = plan_arena(here, ArenaEffort::Call);
+  now_.arena_bytes = arena.peak;
+  return std::move(arena.offsets);
+}
+
 void Binding::bind_memory() {
   const std::size_t n = plan_.buffers.size();
   now_.buffer_bytes.assign(n, 0);
   now_.buffer_base.assign(n, nullptr);
   std::vector<Interval> intervals(n);
   std::vector<BufferId> temporaries;
-  bool planned = true;  // by the compiler
   for (BufferId id = 0; id < n; ++id) {
     const Buffer& b = plan_.buffers[id];
     const BufferId owner = memory_of_[id];
     if (late_buffer_[owner]) continue;
-    switch (plan_.buffers[owner].kind) {
-      case BufferKind::Input: {
-        const BoundInput& in = now_.inputs[plan_.buffers[owner].index];
-        now_.buffer_bytes[owner] =
-            static_cast<std::uint64_t>(in.span) * size_of(plan_.inputs[plan_.buffers[owner].index].dtype);
-        break;
-      }
-      case BufferKind::Constant: {
-        const Tensor& c = constants_[plan_.buffers[owner].index];
-        now_.buffer_bytes[owner] = static_cast<std::uint64_t>(layout_span(c.sizes, c.strides)) * size_of(c.dtype);
-        now_.buffer_base[owner] = c.bytes();
-        break;
-      }
-      case BufferKind::Comm: {
-        const auto offset = static_cast<std::uint64_t>(b.arena_offset), bytes = pools_[b.index]->bytes();
-        const bool is_table = !plan_.device.is_host() && offset == peer_table_offset(bytes);
-        const std::uint64_t room = is_table ? offset + kPeerTableBytes : bytes;
-        now_.buffer_bytes[owner] = is_late(b.bytes) && offset <= room ? room - offset : slot_bytes(b.bytes, b.name);
-        if (offset > room || now_.buffer_bytes[owner] > room - offset)
-          fail("communication buffer {} would have {} bytes for these sizes, more than was planned for", b.name,
-               now_.buffer_bytes[owner]);
-        now_.buffer_base[owner] = pools_[b.index]->data() + offset;
-        break;
-      }
-      case BufferKind::Output:
-        now_.buffer_bytes[owner] = std::max<std::uint64_t>(now_.buffer_bytes[owner], slot_bytes(b.bytes, b.name));
-        now_.outputs[output_index_[owner]].bytes = now_.buffer_bytes[owner];
-        break;
-      case BufferKind::Temporary: {
-        now_.buffer_bytes[owner] = std::max<std::uint64_t>(now_.buffer_bytes[owner], slot_bytes(b.bytes, b.name));
-        Interval& live = intervals[owner];
-        if (id == owner) temporaries.push_back(id);
-        live.first = live.bytes == 0 && live.last == 0 ? b.first : std::min(live.first, b.first);
-        live.last = std::max(live.last, b.last);
-        live.bytes = now_.buffer_bytes[owner];
-        if (id == owner && b.arena_offset < 0 && b.place == 0) planned = false;
-        break;
-      }
-    }
+    bind_buffer(id);
+    if (plan_.buffers[owner].kind != BufferKind::Temporary) continue;
+    if (id == owner) temporaries.push_back(id);
+    Interval& live = intervals[owner];
+    live.first = live.bytes == 0 && live.last == 0 ? b.first : std::min(live.first, b.first);
+    live.last = std::max(live.last, b.last);
+    live.bytes = now_.buffer_bytes[owner];
   }
-  std::vector<std::uint64_t> offsets(n, 0);
-  now_.arena_bytes = plan_.static_arena_bytes;
-  if (planned) {
-    for (BufferId id : temporaries)
-      if (const Buffer& b = plan_.buffers[id]; b.place == 0) offsets[id] = static_cast<std::uint64_t>(b.arena_offset);
-  } else {
-    std::vector<Interval> here = intervals;
-    for (BufferId id : temporaries)
-      if (plan_.buffers[id].place != 0) here[id].bytes = 0;
-    ArenaPlan arena = plan_arena(here, ArenaEffort::Call);
-    offsets = std::move(arena.offsets);
-    now_.arena_bytes = arena.peak;
-  }
+  std::vector<std::uint64_t> offsets = offsets_in_arena(temporaries, intervals);
   place_in_outputs(temporaries, intervals, offsets);
   bind_other_arenas(intervals, offsets);
   if (checker_) {

@@ -129,6 +129,12 @@ class Binding {
   bool take_from_shelf(std::span<const Tensor>);
   void check_conditions(std::span<const Tensor>) const;
   void bind_memory();
+  /// How many bytes the memory of a buffer has and, where that is known by now, where it lies.
+  void bind_buffer(BufferId);
+  void bind_comm(const Buffer&, BufferId owner);
+  /// Of temporaries in the arena, by the compiler's plan or one for these sizes.
+  std::vector<std::uint64_t> offsets_in_arena(const std::vector<BufferId>& temporaries,
+                                              const std::vector<Interval>& intervals);
   void check_limit() const;
   void bind_steps();
   BoundStep bind_kernel(const KernelCall&, std::uint32_t failure, std::size_t step);
