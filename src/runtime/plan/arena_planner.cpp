@@ -8,8 +8,9 @@
 namespace coil::runtime {
 namespace {
 
-constexpr std::uint64_t kWorkOfBlock = 120'000, kMostWork = 36'000'000, kWorkOfCall = 50'000;
-constexpr std::size_t kMany = 4096;  // blocks, of which one look at all is long
+constexpr std::uint64_t kWorkOfBlock = 120'000, kMostWork = 40'000'000, kWorkOfCall = 50'000;
+constexpr std::size_t kSome = 1024, kMany = 4096;   // blocks, of which looks at all are long, or one is
+constexpr std::uint64_t kWorkOfPasses = 1'000'000;  // after which no further preference is tried
 constexpr std::size_t kMostPasses = 40, kBlocksOfPasses = 20'000;
 
 }  // namespace
@@ -19,13 +20,16 @@ std::uint64_t arena_alignment(std::uint64_t bytes) { return bytes >= (1u << 20) 
 ArenaPlan plan_arena(std::span<const Interval> intervals, ArenaEffort effort) {
   const ArenaProblem problem = arena_problem(intervals);
   Placement best;
+  std::uint64_t work = 0;
   for (Preference p : {Preference::Longest, Preference::LargestArea, Preference::Largest}) {
-    if (p != Preference::Longest && problem.blocks.size() > kMany) break;
     if (best.peak != kNoPeak && best.peak - problem.least <= problem.least / 256) break;
-    if (Placement now = place_by_skyline(problem, p); now.peak < best.peak) best = std::move(now);
+    if (work > kWorkOfPasses) break;
+    if (Placement now = place_by_skyline(problem, p, work); now.peak < best.peak) best = std::move(now);
   }
   const std::size_t count = std::max<std::size_t>(problem.blocks.size(), 1);
-  const std::uint64_t most = count <= kMany ? std::min(count * kWorkOfBlock, kMostWork) : kMostWork / 16;
+  const std::uint64_t most = count <= kSome   ? std::min(count * kWorkOfBlock, kMostWork)
+                             : count <= kMany ? kMostWork * 3 / 4
+                                              : kMostWork / 16;
   // The longer search begins where the short one ends, so that it is never behind it.
   improve_placement(problem, best, kWorkOfCall);
   if (effort == ArenaEffort::Compile) {
