@@ -69,7 +69,11 @@ void generated() {
       row("scattered, long", scattered(count, count / 20, random));
       row("scattered, very long", scattered(count, count / 2, random));
     }
-    for (std::uint32_t count : {100u, 170u, 300u, 450u}) row("cut up", cut_up(count, count, 4096, random));
+    for (std::uint32_t count : {100u, 170u, 300u, 450u}) {
+      row("cut up", cut_up(count, count, 4096, random));
+      row("cut up, coarse", cut_up(count, 1024, 1024, random));
+      row("sections", sections(count, random));
+    }
   }
 }
 

@@ -36,6 +36,22 @@ inline std::vector<Interval> cut_up(std::size_t count, std::uint32_t steps, std:
   return intervals;
 }
 
+/// Rectangles cut up within sections of time, beside others that live through many sections: no gap is left either.
+inline std::vector<Interval> sections(std::size_t count, std::mt19937& random) {
+  constexpr std::uint32_t kSteps = 32;
+  constexpr std::uint64_t kUnits = 832, kLongUnits = 192;
+  const auto number = static_cast<std::uint32_t>(std::max<std::size_t>(count / 16, 2));
+  std::vector<Interval> intervals = cut_up(count / 10, number, kLongUnits, random);
+  for (Interval& i : intervals) i.first *= kSteps, i.last = (i.last + 1) * kSteps - 1;
+  for (std::uint32_t k = 0; k < number; ++k) {
+    const std::size_t left = (count - intervals.size()) / (number - k);
+    for (Interval i : cut_up(left, kSteps, kUnits, random))
+      intervals.push_back({i.bytes, i.first + k * kSteps, i.last + k * kSteps});
+  }
+  std::ranges::shuffle(intervals, random);
+  return intervals;
+}
+
 /// Forward values that the backward pass reads, the last ones first, and what lives briefly beside them.
 inline std::vector<Interval> training(std::uint32_t layers, std::mt19937& random) {
   const std::uint32_t steps = 4 * layers;

@@ -94,6 +94,7 @@ void Refill::set_up(std::span<const std::uint32_t> members) {
   excess_ = 0;
   for (std::uint32_t c = 0; c < columns_.size(); ++c) {
     columns_[c].least += columns_[c].left;
+    if (!fixed_[c].empty()) columns_[c].ceiling = fixed_[c].front().begin;
     skip_fixed(c);
     excess_ += above_target(c);
   }
@@ -138,14 +139,14 @@ std::uint64_t Refill::above_target(std::uint32_t c) const {
 
 bool Refill::is_within_limits(std::uint32_t c) const { return excess_ <= allowed_ && columns_[c].least <= highest_; }
 
-std::uint64_t Refill::ceiling(std::uint32_t c) const {
-  return columns_[c].next < fixed_[c].size() ? fixed_[c][columns_[c].next].begin : kNoPeak;
-}
-
 /// A floor on which a fixed block lies is that block's end.
 void Refill::skip_fixed(std::uint32_t c) {
   Column& column = columns_[c];
-  while (ceiling(c) == column.floor) column.floor = fixed_[c][column.next++].end;
+  while (column.ceiling == column.floor) {
+    const std::vector<Fixed>& fixed = fixed_[c];
+    column.floor = fixed[column.next++].end;
+    column.ceiling = column.next < fixed.size() ? fixed[column.next].begin : kNoPeak;
+  }
 }
 
 void Refill::assign(std::uint32_t c, const Column& to) {

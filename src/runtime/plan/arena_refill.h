@@ -26,11 +26,12 @@ class Refill {
   std::uint64_t work() const { return work_; }
 
  private:
-  struct Column {             ///< a clique that members live in
-    std::uint64_t floor = 0;  ///< the lowest address that may be free
-    std::uint64_t least = 0;  ///< where it ends at least: the floor and all that is to lie above
-    std::uint64_t left = 0;   ///< bytes of members that are to be placed
-    std::uint32_t next = 0;   ///< the first fixed block above the floor
+  struct Column {                     ///< a clique that members live in
+    std::uint64_t floor = 0;          ///< the lowest address that may be free
+    std::uint64_t least = 0;          ///< where it ends at least: the floor and all that is to lie above
+    std::uint64_t left = 0;           ///< bytes of members that are to be placed
+    std::uint32_t next = 0;           ///< the first fixed block above the floor
+    std::uint64_t ceiling = kNoPeak;  ///< where that one begins
   };
   struct Member {
     std::uint64_t bytes, alignment;
@@ -88,7 +89,7 @@ class Refill {
   std::uint64_t free_up_to(const Level&, std::uint32_t column) const;
 
   std::uint64_t above_target(std::uint32_t column) const;
-  std::uint64_t ceiling(std::uint32_t column) const;
+  std::uint64_t ceiling(std::uint32_t column) const { return columns_[column].ceiling; }
   void raise(std::uint32_t column, std::uint64_t to);
   void skip_fixed(std::uint32_t column);
   void change(std::uint32_t column, const Column&);
@@ -110,7 +111,7 @@ class Refill {
   std::vector<std::vector<Fixed>> fixed_;             ///< in each column, upwards
   std::vector<std::uint64_t> fixed_end_;              ///< where the last of them ends
   std::vector<std::uint64_t> lowest_;                 ///< floor in each group of columns
-  std::vector<bool> stale_;                           ///< whether that has to be looked up again
+  std::vector<char> stale_;                           ///< whether that has to be looked up again
 
   std::vector<std::pair<std::uint32_t, Column>> saved_;  ///< columns as they were
   std::vector<Node> nodes_;

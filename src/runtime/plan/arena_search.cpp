@@ -18,7 +18,7 @@ class Search {
   void run(std::uint64_t work) {
     const std::uint64_t enough = problem_.least + problem_.least / 256;
     // One try of all takes a few thousand looks at each block.
-    if (best_.peak > enough && problem_.blocks.size() * kLooksOfAll < work) restart(work / 2);
+    if (best_.peak > enough && problem_.blocks.size() * kLooksOfAll < work) restart(work * 3 / 10);
     aim();
     while (best_.peak > problem_.least && refill_.work() < (best_.peak <= enough ? work / 32 : work)) {
       const std::vector<std::uint32_t> members = choose();
@@ -72,7 +72,7 @@ class Search {
     const std::uint32_t pivot = high_[random_() % high_.size()];
     const ArenaBlock& high = problem_.blocks[pivot];
     const auto cliques = static_cast<std::uint32_t>(problem_.bytes.size());
-    const std::uint32_t reach = 1 + random_() % (8u << (random_() % 4));
+    const std::uint32_t reach = 1 + random_() % (16u << (random_() % 4));
     const std::uint32_t before = random_() % (reach + 1), behind = reach - before;
     const std::uint32_t first = high.first - std::min(high.first, before),
                         last = std::min(high.last + behind, cliques - 1);

@@ -255,9 +255,12 @@ Placement place_again(const ArenaProblem& problem, Placement best, std::size_t p
   return best;
 }
 
-Placement place_by_skyline(const ArenaProblem& problem, Preference preference) {
+Placement place_by_skyline(const ArenaProblem& problem, Preference preference, std::uint64_t& work) {
   if (problem.blocks.empty()) return {{}, 0};
-  return Skyline(problem, preferred_order(problem, preference)).run();
+  Skyline skyline(problem, preferred_order(problem, preference));
+  Placement placed = skyline.run();
+  work += skyline.work();
+  return placed;
 }
 
 }  // namespace coil::runtime

@@ -9,8 +9,8 @@ enum class Preference : std::uint8_t { Longest, LargestArea, Largest };
 
 /// The skyline is the lowest free address of each clique, a row of level stretches. The lowest stretch gets, again and
 /// again, the preferred block of those that live within it, or is raised to its lower neighbour where there is none.
-/// About n log n.
-Placement place_by_skyline(const ArenaProblem&, Preference);
+/// About n log n; `work` grows by the cliques and blocks that were looked at.
+Placement place_by_skyline(const ArenaProblem&, Preference, std::uint64_t& work);
 
 /// The same again and again, each time with blocks preferred that lay too high before (squeaky wheel optimization,
 /// Joslin and Clements 1999): first by their lengths where most bytes are live, then more by how far above the least
