@@ -84,8 +84,7 @@ Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
   b.decode(b.nest.inner, "xindex");
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
   const Scalar body = b.value_to_store(s);
-  std::string x = b.block_value(body, kAlongX);
-  if (d == DType::BF16 || d == DType::F16) x = fmt::format("tl.cast({}, {})", x, triton_type(d));
+  const std::string x = triton_stored(b.block_value(body, kAlongX), d);
   const auto at = b.place(s.op->outs[0], true, s.store, s.indirect, kAlongX);
   const std::string_view atomic = atomic_operation(scatter.mode, d);
   if (scatter.mode == StoreMode::Assign)
