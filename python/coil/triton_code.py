@@ -64,6 +64,8 @@ class Signature:
                 raise Refusal(f"takes a {type(seen).__name__} for `{p.name}`; give it as a tensor")
             elif p.annotation_type:
                 raise Refusal(f"takes a {type(seen).__name__} for `{p.name}`")
+            elif isinstance(seen, (tuple, list)) and any(isinstance(v, torch.Tensor) for v in seen):
+                raise Refusal(f"takes tensors in a {type(seen).__name__} for `{p.name}`, which graphs do not hold")
             else:
                 self.constant(p.name, value)
 

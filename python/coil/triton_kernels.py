@@ -8,6 +8,7 @@ import json
 import pathlib
 import re
 
+import sympy
 import torch
 from torch.fx import Node
 
@@ -103,7 +104,7 @@ def _with_target(triton):
     except RuntimeError:
         before, asked = dict(vars(driver)), torch.utils._triton
         known = getattr(asked, _DESCRIPTORS, None)
-        driver.set_active(_Described(triton.backends.compiler.GPUTarget("cuda", 80, 32)))
+        driver.set_active(_Described(triton.backends.compiler.GPUTarget("cuda", 90, 32)))
         setattr(asked, _DESCRIPTORS, _has_descriptors)
         try:
             yield
@@ -349,11 +350,23 @@ class _Description:
 
 
 def _hint(number):
-    """A size as it was when the graph was traced."""
+    """A size as it was when the graph was traced; what data decides is taken for 4,096, or what bounds leave of it."""
     if type(number) is int:
         return number
     hint = getattr(number.node, "hint", None)
-    return 4096 if hint is None else int(hint)
+    if hint is not None:
+        return int(hint)
+    env = number.node.shape_env
+    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+
+    def value(symbol):
+        if known.get(symbol) is not None:
+            return int(known[symbol])
+        bounds = env.var_to_range.get(symbol)
+        least, most = (bounds.lower, bounds.upper) if bounds is not None else (0, 4096)
+        return int(min(max(4096, least), most))
+
+    return int(number.node.expr.xreplace({s: sympy.Integer(value(s)) for s in number.node.expr.free_symbols}))
 
 
 def _config_text(config):

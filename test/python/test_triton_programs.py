@@ -9,6 +9,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 import torch  # noqa: E402
 
 import coil  # noqa: E402
+import triton_models as models  # noqa: E402
 import triton_user_programs as programs  # noqa: E402
 from test_triton import FOR_GPU, compiled, definitions, exported, seen_by_dynamo  # noqa: E402, F401
 
@@ -55,6 +56,10 @@ def test_gradients(name):
     "function,said",
     [
         (programs.several_types, r"writes to one of `a`, `b`, which are views of one memory of several types"),
+        (
+            programs.tuple_of_tensors,
+            r"several_kernel \(.*\) takes tensors in a tuple for `xs`, which graphs do not hold",
+        ),
         (programs.in_place_on_expanded, r"elements lie in the same memory|single memory location"),
     ],
 )
@@ -105,3 +110,19 @@ def test_alignment_in_memory_that_views_share():
     program = coil.with_user_kernels(exported(Parts(), (torch.randn(40),)), "cuda", FOR_GPU | {"cache": "none"})
     (definition,) = definitions(program)
     assert [p["aligned"] for p in definition["parameters"] if p["kind"] == "tensor"] == [True, False, True]
+
+
+def test_a_mixture_of_experts():
+    given = models.mixture_inputs()
+    same(compiled(models.mixture)(*given), models.plain_mixture(*given))
+
+
+@pytest.mark.full
+def test_a_model_is_trained():
+    """Ten steps of a small Llama whose norms and rotary embeddings are kernels."""
+    tokens = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(0))
+    model, plain = models.Llama(kernels=True), models.Llama(kernels=False)
+    losses = models.train(model, compiled(model), tokens)
+    same(losses, models.train(plain, plain, tokens))
+    assert losses[-1] < losses[0]
+    same([*model.parameters()], [*plain.parameters()])

@@ -319,7 +319,7 @@ def of_views(first, second, n=40):
 
     def plain(x):
         y = x * 2
-        by_halves(first(y).reshape(-1) if n == 40 else first(y), second(y).view(-1), x[:n])
+        by_halves(first(y), second(y).view(-1)[:n], x[:n])
         return y, y.sum()
 
     return compiled, plain
@@ -544,6 +544,23 @@ def several_types(x):
     y = x * 1.0
     halves_kernel[(1,)](y.view(torch.int32), y, x, 40, B=64)
     return y
+
+
+@triton.jit
+def several_kernel(xs, out, n, B: tl.constexpr):
+    at = tl.arange(0, B)
+    tl.store(out + at, tl.load(xs[0] + at, at < n) + tl.load(xs[1] + at, at < n), at < n)
+
+
+@triton_op("coil_tests::several", mutates_args={})
+def several(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    wrap_triton(several_kernel)[(1,)]((x, x), out, 40, B=64)
+    return out
+
+
+def tuple_of_tensors(x):
+    return several(x)
 
 
 def in_place_on_expanded(x):

@@ -260,8 +260,8 @@ def interpreted_arguments():
         return tl.core.tensor(interpreter.TensorHandle(data, kind), kind)
 
     def normalize(kind):
-        """Annotations may be strings: all are in files with `from __future__ import annotations`."""
-        return "constexpr" if isinstance(kind, str) and kind.endswith("constexpr") else normalized(kind)
+        """Of annotations as they are written, with their quotes."""
+        return normalized(kind.strip("'\"") if isinstance(kind, str) else kind)
 
     return [(interpreter, "_implicit_cvt", converted, convert), (jit, "_normalize_ty", normalized, normalize)]
 
