@@ -40,8 +40,8 @@ def _is_narrow(number):
 
 class Signature:
     """How Triton compiles a call: a type for each parameter, what is constant, what is known of the others.
-    `descriptors`: the tiles of tensors that the host makes descriptors of, by parameter; `begin`: where tensors begin in
-    memory that the call makes for them with others.
+    `descriptors`: the tiles of tensors that the host makes descriptors of, by parameter; `begin`: where tensors begin
+    in memory that the call makes for them with others.
     """
 
     def __init__(self, parameters, capability, descriptors=None, begin=None):

@@ -71,7 +71,8 @@ _DESCRIPTORS = "has_triton_tensor_descriptor_host_tma"
 @contextlib.contextmanager
 def analysis(calls=()):
     """While this lasts, torch can find out what kernels write to where there is no GPU, and where calls leave defaults
-    out: else it takes them to write to all that they are given. `calls`: those that are known, for the words of an Error.
+    out: else it takes them to write to all that they are given. `calls`: those that are known, for the words of an
+    Error.
     """
     triton = installed(*calls[:1])
     with _with_defaults(), _with_target(triton):

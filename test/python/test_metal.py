@@ -482,8 +482,8 @@ def test_address_spaces(text, tmp_path):
             for parameter in parameters(line):
                 spaced = re.search(r"\b(device|constant|thread|COIL_LOCAL|C_LOCAL)\b", parameter)
                 assert spaced or not re.search("[*&]", parameter), line
-    # What Clang made of it: no function calls itself, by whatever way, and methods are called on values of a thread, for
-    # which Metal takes them; what lies elsewhere is copied. (Its own space for all pointers is 4, threadgroups' is 3.)
+    # What Clang made of it: no function calls itself, by whatever way, and methods are called on values of a thread,
+    # for which Metal takes them; what lies elsewhere is copied. (The space of all pointers is 4, threadgroups' is 3.)
     functions = re.split(r"\n(?=define )", machine_code(text, tmp_path))
     calls = {}
     for function in functions:
@@ -537,7 +537,7 @@ def test_what_metal_has_not(text, what):
 
 
 def test_parameters_of_kernels(text):
-    """Each has its place among at most 31 of a kernel, or is the position of its thread; pointers have address spaces."""
+    """Each has its place among at most 31 of a kernel, or is the position of its thread."""
     heads = re.findall(r"^\[\[max_total_threads_per_threadgroup\((\d+)\)\]\] kernel void (\w+)\((.*)\) \{$", text, re.M)
     assert len(heads) == text.count("kernel void ") > 100 and len({name for _, name, _ in heads}) == len(heads)
     for threads, name, inside in heads:

@@ -121,7 +121,7 @@ NARROW = [
     Case(
         "narrow",
         f"float8_{k}",
-        lambda x, y, d=d: (x.to(d).float(), y.float(), y.float().exp().to(d).float(), x.to(d), y.to(torch.bfloat16)),
+        lambda x, y, d=d: (x.to(d).float(), y.float(), y.float().exp().to(d).float(), y.to(torch.bfloat16)),
         (EDGES, BYTES.view(d)),
     )
     for k, d in enumerate(FLOAT8)
@@ -158,6 +158,9 @@ def test_narrow_types_are_in_triton(tmp_path):
     given = (EDGES, BYTES.view(FLOAT8[0]), MORE[:40].to(torch.bfloat16), PLACES[:40])
     export(Module(), given, tmp_path / "m.pt2")
     assert "CUDA C++" not in command("explain", tmp_path / "m.pt2", *EMULATED).stdout
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATED)
+    for got, want in zip(coil.load(tmp_path / "m.coil")(*given), Module()(*given)):
+        torch.testing.assert_close(got.float(), want.float(), rtol=0, atol=0, equal_nan=True)
     for_gpu(tmp_path / "m.pt2", tmp_path / "m.coil", "--cache", tmp_path / "cache", arch="sm_80").check_returncode()
 
 

@@ -1,5 +1,5 @@
-"""Models whose parts are kernels that a user wrote in Triton, each beside the same in plain torch: a mixture of experts,
-and a small Llama whose norms and rotary embeddings are kernels in both directions.
+"""Models whose parts are kernels that a user wrote in Triton, each beside the same in plain torch: a mixture of
+experts, and a small Llama whose norms and rotary embeddings are kernels in both directions.
 """
 
 import torch

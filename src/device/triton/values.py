@@ -162,8 +162,8 @@ def c_round_bf16(x):
     return tl.cast(tl.cast(x, tl.bfloat16), tl.float32)
 
 
-# Floats of 8 bits, whose memory is taken for bytes, as every GPU has them: f32's own rounding, made to cut at their last
-# digit by a large number added; what overflows is infinity in e5m2, the greatest number in e4m3fn.
+# Floats of 8 bits, whose memory is taken for bytes, as every GPU has them: f32's own rounding, made to cut at their
+# last digit by a large number added; what overflows is infinity in e5m2, the greatest number in e4m3fn.
 # @piece c_put_float8
 @triton.jit
 def c_put_float8(x, SHIFT: tl.constexpr, LEAST: tl.constexpr, LIMIT: tl.constexpr, BEYOND: tl.constexpr):
