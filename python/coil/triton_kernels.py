@@ -297,10 +297,20 @@ class _Description:
                 if hasattr(self.kernel, "configs"):  # Triton itself puts an empty one in the place of none
                     raise Refusal(f"has no configuration left after pruning, or none that gives `{p.name}`")
                 raise Refusal(f"is called without its argument `{p.name}`")
+            value = self.fixed(value)
             if p.is_constexpr and isinstance(value, Node):
                 raise Refusal(f"is given a value that only the run tells for `{p.name}`, which is a tl.constexpr")
             out.append((p, value))
         return out
+
+    def fixed(self, value):
+        """A float that sizes of inputs tell is a constant, as a guard says from now on; exported programs have none."""
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+        seen = value_of(value)
+        if not isinstance(seen, torch.SymFloat) or self.compiler.exported or seen.node.shape_env.frozen:
+            return value
+        return value if free_unbacked_symbols(seen) else float(seen)
 
     def configured(self, config, grid, note):
         from . import triton_source

@@ -4,7 +4,7 @@ Triton's interpreter.
 
 import pytest
 
-pytest.importorskip("triton", reason="Triton is not installed")
+triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 import torch  # noqa: E402
 
@@ -37,6 +37,21 @@ def test_gives_what_torch_gives(name):
     given, wanted = own(args), own(args)
     same(compiled(function)(*given), plain(*wanted))
     same([g.float() for g in given], [w.float() for w in wanted])
+
+
+def test_floats_of_sizes():
+    """As attention's scale: a guard says which float it was."""
+
+    def scaled(x):
+        out = torch.empty_like(x)
+        programs.scaled_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), x.shape[1] ** -0.5)
+        return out
+
+    run = torch.compile(scaled, backend="coil", dynamic=True, fullgraph=True, options={"cache": "none"})
+    for rows, columns in ((5, 16), (7, 16), (5, 20)):
+        x = torch.randn(rows, columns)
+        with torch._dynamo.config.patch(error_on_recompile=rows == 7):
+            same(run(x), x * columns**-0.5)
 
 
 @pytest.mark.parametrize("name", programs.TRAINED)
