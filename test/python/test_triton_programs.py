@@ -132,7 +132,6 @@ def test_a_mixture_of_experts():
     same(compiled(models.mixture)(*given), models.plain_mixture(*given))
 
 
-@pytest.mark.full
 def test_a_model_is_trained():
     """Ten steps of a small Llama whose norms and rotary embeddings are kernels."""
     tokens = torch.randint(50, (2, 17), generator=torch.Generator().manual_seed(0))
