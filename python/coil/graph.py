@@ -420,7 +420,7 @@ class Translator:
         metas = [self.fresh(call.tensors[k].meta["val"]) for k in call.written]
         made = self.native.call(
             "coil.user_kernel.default",
-            [call.definition, *map(self.argument, (call.tensors, call.numbers, call.grid, call.written))],
+            [*map(self.argument, call.arguments())],
             {},
             node.name,
             metas,
@@ -430,6 +430,7 @@ class Translator:
             name: self.native.call("_operator.getitem", [made, i], {}, f"{node.name}_{name}", meta, "")
             for i, (name, meta) in enumerate(zip(call.names, metas))
         }
+        items |= {name: self.nodes[given] for name, given in call.left.items()}
         if node.target.name() == "triton_kernel_wrapper_functional":
             for user in node.users:
                 self.nodes[user] = items[user.args[1]]

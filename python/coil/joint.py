@@ -11,7 +11,7 @@ import warnings
 import torch
 from torch._functorch import partitioners
 
-from . import draws, windows
+from . import draws, triton_kernels, triton_memory, windows
 from .adder import Adder, dense_order, sizes_of
 
 aten = torch.ops.aten
@@ -32,6 +32,8 @@ _SIZED_BY_SECOND = {
 
 def prepare(joint, torchs_random):
     """Once, before a graph is divided. `torchs_random`: torch draws random numbers."""
+    for node in filter(triton_kernels.is_call, joint.graph.nodes):
+        triton_memory.note(node)
     tell_places(joint)
     windows.narrow_indices(joint)
     free_operands(joint)

@@ -247,11 +247,12 @@ def with_user_kernels(exported, device="cpu", options=None):
     if not calls(exported) and not wrapped:
         return exported
     chosen = options if hasattr(options, "settings") else parse(options)
-    compiler = triton_kernels.Compiler(chosen.settings, chosen.cache, device)
-    with triton_kernels.analysis(calls(exported)), triton_export.decomposed():
-        exported = exported.run_decompositions({})
-    for node in calls(exported):
-        triton_export.put_call(exported, node, compiler.call(node))
+    compiler = triton_kernels.Compiler(chosen.settings, chosen.cache, device, exported=True)
+    with triton_kernels.analysis(calls(exported)):
+        with triton_export.decomposed():
+            exported = exported.run_decompositions({})
+        for node in calls(exported):
+            triton_export.put_call(exported, node, compiler.call(node))
     exported.graph_module.recompile()
     return exported
 

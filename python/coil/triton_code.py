@@ -40,10 +40,12 @@ def _is_narrow(number):
 
 class Signature:
     """How Triton compiles a call: a type for each parameter, what is constant, what is known of the others.
-    `descriptors`: the tiles of tensors that the host makes descriptors of, by parameter.
+    `descriptors`: the tiles of tensors that the host makes descriptors of, by parameter; `begin`: where tensors begin
+    in memory that the call makes for them with others.
     """
 
-    def __init__(self, parameters, capability, descriptors=None):
+    def __init__(self, parameters, capability, descriptors=None, begin=None):
+        self.begin = begin or {}
         self.types, self.attributes, self.constants, self.values = {}, {}, {}, {}
         self.kinds, self.bits, self.capability, self.descriptors = {}, {}, capability, descriptors or {}
         for index, (p, value) in enumerate(parameters):
@@ -62,6 +64,8 @@ class Signature:
                 raise Refusal(f"takes a {type(seen).__name__} for `{p.name}`; give it as a tensor")
             elif p.annotation_type:
                 raise Refusal(f"takes a {type(seen).__name__} for `{p.name}`")
+            elif isinstance(seen, (tuple, list)) and any(isinstance(v, torch.Tensor) for v in seen):
+                raise Refusal(f"takes tensors in a {type(seen).__name__} for `{p.name}`, which graphs do not hold")
             else:
                 self.constant(p.name, value)
 
@@ -80,14 +84,13 @@ class Signature:
 
         if not isinstance(value, Node):
             raise Refusal(f"takes a tensor for `{p.name}` that is no value of the graph")
-        if any(type(s) is int and s == 0 and n != 1 for s, n in zip(seen.stride(), seen.shape)):
-            pass  # repeated elements: read as they lie
         try:
             dtype = canonicalize_dtype(seen.dtype)
         except KeyError:
             raise Refusal(f"takes a tensor of {seen.dtype} for `{p.name}`, which Triton has no type for") from None
         self.types[p.name] = ("*k" if p.is_const else "*") + dtype
-        aligned = value.op == "placeholder" or _is_multiple(seen.storage_offset() * seen.dtype.itemsize, _ALIGNED)
+        offset = 0 if value.op == "placeholder" else seen.storage_offset()
+        aligned = _is_multiple(self.begin.get(p.name, offset) * seen.dtype.itemsize, _ALIGNED)
         if aligned and not p.do_not_specialize_on_alignment and not p.do_not_specialize:
             self.attributes[(index,)] = [["tt.divisibility", _ALIGNED]]
         self.kinds[p.name], self.values[p.name] = "tensor", value
@@ -278,7 +281,10 @@ def _complaint(function, error):
     if cause is not None:
         error = cause
     message = str(getattr(error, "error_message", None) or error).strip() or type(error).__name__
-    return f"{message.splitlines()[-1]}{' (at ' + lines[0] + ')' if lines else ''}"
+    said = [line.strip() for line in message.splitlines()]
+    # The assembler's words are in the midst of how Triton called it.
+    told = next((line for line in said if line.startswith("ptxas ") and re.search(r"\berror\b", line)), said[-1])
+    return f"{told}{' (at ' + lines[0] + ')' if lines else ''}"
 
 
 def _first_line(function):

@@ -35,23 +35,34 @@ def operator():
     """
     library = torch.library.Library("coil", "FRAGMENT")
     library.define(
-        "user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written) -> Tensor[]"
+        "user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written, "
+        "SymInt[] memories=[]) -> Tensor[]"
     )
 
     def copy(t):
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(t)
 
-    def run(kernel, tensors, numbers, grid, written):
+    def run(kernel, tensors, numbers, grid, written, memories=()):
         from .host import user_kernel
 
-        given = [copy(t) if k in written else t for k, t in enumerate(tensors)]
-        user_kernel(json.dumps(json.loads(kernel)["program"]))(given, numbers, grid)
-        return [given[k] for k in written]
+        program = json.loads(kernel)["program"]
+        memories = memories or range(len(tensors))
+        made = {k: copy(tensors[k]) for k in {memories[k] for k in written}}
+
+        def place(k):
+            t, memory = tensors[k], made.get(memories[k])
+            if memory is None:
+                return t
+            return memory.as_strided(t.shape, t.stride(), t.storage_offset() - tensors[memories[k]].storage_offset())
+
+        given = [place(k) for k in range(len(program["tensors"]))]
+        user_kernel(json.dumps(program))(given, numbers, grid)
+        return [given[k].clone() if tuple(memories).count(memories[k]) > 1 else given[k] for k in written]
 
     library.impl("user_kernel", run, "CompositeExplicitAutograd")
     torch.library.register_fake(
         "coil::user_kernel",
-        lambda kernel, tensors, numbers, grid, written: [
+        lambda kernel, tensors, numbers, grid, written, memories=(): [
             torch.empty_strided(tensors[k].shape, tensors[k].stride(), dtype=tensors[k].dtype, device=tensors[k].device)
             for k in written
         ],
@@ -64,15 +75,15 @@ def put_call(exported, node, call):
     """In the place of a node of torch's, one that archives hold."""
     graph = exported.graph
     with graph.inserting_before(node):
-        made = graph.call_function(
-            operator()[1], (call.definition, call.tensors, call.numbers, call.grid, call.written)
-        )
+        made = graph.call_function(operator()[1], call.arguments())
         values = [node.meta["val"][name] for name in call.names]
         made.meta = dict(node.meta) | {"val": values}
         for user in list(node.users):
-            place = call.names.index(user.args[1])
-            item = graph.call_function(operator_module.getitem, (made, place))
-            item.meta = dict(user.meta) | {"val": values[place]}
+            item = call.left.get(user.args[1])
+            if item is None:
+                place = call.names.index(user.args[1])
+                item = graph.call_function(operator_module.getitem, (made, place))
+                item.meta = dict(user.meta) | {"val": values[place]}
             user.replace_all_uses_with(item)
             graph.erase_node(user)
             for spec in exported.graph_signature.output_specs:

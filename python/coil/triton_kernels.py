@@ -8,10 +8,11 @@ import json
 import pathlib
 import re
 
+import sympy
 import torch
 from torch.fx import Node
 
-from . import _native
+from . import _native, triton_memory
 from .entries import write_file
 from .triton_code import Refusal, Signature, compile_kernel, value_of
 
@@ -69,17 +70,42 @@ _DESCRIPTORS = "has_triton_tensor_descriptor_host_tma"
 
 @contextlib.contextmanager
 def analysis(calls=()):
-    """While this lasts, torch can find out what kernels write to where there is no GPU: it asks Triton for their IR,
-    and Triton asks a driver what to compile for. `calls`: those that are known, for the words of an Error.
+    """While this lasts, torch can find out what kernels write to where there is no GPU, and where calls leave defaults
+    out: else it takes them to write to all that they are given. `calls`: those that are known, for the words of an
+    Error.
     """
     triton = installed(*calls[:1])
+    with _with_defaults(), _with_target(triton):
+        yield
+
+
+@contextlib.contextmanager
+def _with_defaults():
+    from torch._higher_order_ops import triton_kernel_wrap as wrap
+
+    known = wrap.generate_ttir
+
+    def of_all(kernel, kwargs, descriptors):
+        defaults = {p.name: p.default for p in _function(kernel).params if p.has_default}
+        return known(kernel, defaults | kwargs, descriptors)
+
+    wrap.generate_ttir = of_all
+    try:
+        yield
+    finally:
+        wrap.generate_ttir = known
+
+
+@contextlib.contextmanager
+def _with_target(triton):
+    """Torch asks Triton for kernels' IR, and Triton asks a driver what to compile for."""
     driver = triton.runtime.driver
     try:
         driver.active.get_current_target()
     except RuntimeError:
         before, asked = dict(vars(driver)), torch.utils._triton
         known = getattr(asked, _DESCRIPTORS, None)
-        driver.set_active(_Described(triton.backends.compiler.GPUTarget("cuda", 80, 32)))
+        driver.set_active(_Described(triton.backends.compiler.GPUTarget("cuda", 90, 32)))
         setattr(asked, _DESCRIPTORS, _has_descriptors)
         try:
             yield
@@ -108,21 +134,30 @@ class _Described:
 
 @dataclasses.dataclass
 class Call:
-    """What `coil::user_kernel` takes; `names` of the tensors at the places `written`."""
+    """What `coil::user_kernel` takes; `names` of the tensors at the places `written`, and those that torch took the
+    kernel to write to though it does not, with what it was given for them.
+    """
 
     definition: str
     tensors: list
     numbers: list
     grid: list
     written: list
+    memories: list
     names: list
+    left: dict
+
+    def arguments(self):
+        return self.definition, self.tensors, self.numbers, self.grid, self.written, self.memories
 
 
 class Compiler:
-    """`device`: what a program is compiled for, where its tensors do not tell."""
+    """`device`: what a program is compiled for, where its tensors do not tell; `exported`: torch may have looked at the
+    graph's kernels without `analysis`.
+    """
 
-    def __init__(self, settings=None, cache=None, device=None):
-        self.settings, self.device = settings or {}, device
+    def __init__(self, settings=None, cache=None, device=None, exported=False):
+        self.settings, self.device, self.exported = settings or {}, device, exported
         self.cache = cache and pathlib.Path(cache) / "triton"
 
     def call(self, node):
@@ -133,12 +168,11 @@ class Compiler:
         given = node.kwargs
         kernel = kernel_side_table.get_kernel(given["kernel_idx"])
         constants = kernel_side_table.get_constant_args(given["constant_args_idx"])
-        if "tensors_to_clone" in given:
-            written = given["tensors_to_clone"]
-        else:
-            written = self._written(given)
+        told = given.get("tensors_to_clone")
+        written = self._written(given) if told is None or self.exported else list(told)
+        left = {name: given["kwargs"][name] for name in told or () if name not in written}
         try:
-            return _Description(self, kernel, constants, given, list(written)).run()
+            return _Description(self, kernel, constants, node, [n for n in written if n not in left], left).run()
         except Refusal as error:
             raise _native.Error(f"the Triton kernel {_name(kernel)} {error}") from error
 
@@ -199,8 +233,10 @@ def place(function):
 
 
 class _Description:
-    def __init__(self, compiler, kernel, constants, given, written):
-        self.compiler, self.kernel, self.given, self.written = compiler, kernel, given, written
+    def __init__(self, compiler, kernel, constants, node, written, left):
+        given = node.kwargs
+        self.compiler, self.kernel, self.node, self.given = compiler, kernel, node, given
+        self.written, self.left = written, left
         self.function = _function(kernel)
         self.arguments = dict(given["kwargs"]) | dict(constants)
         self.descriptors = {}
@@ -261,16 +297,28 @@ class _Description:
                 if hasattr(self.kernel, "configs"):  # Triton itself puts an empty one in the place of none
                     raise Refusal(f"has no configuration left after pruning, or none that gives `{p.name}`")
                 raise Refusal(f"is called without its argument `{p.name}`")
+            value = self.fixed(value)
             if p.is_constexpr and isinstance(value, Node):
                 raise Refusal(f"is given a value that only the run tells for `{p.name}`, which is a tl.constexpr")
             out.append((p, value))
         return out
 
+    def fixed(self, value):
+        """A float that sizes of inputs tell is a constant, as a guard says from now on; exported programs have none."""
+        from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+        seen = value_of(value)
+        if not isinstance(seen, torch.SymFloat) or self.compiler.exported or seen.node.shape_env.frozen:
+            return value
+        return value if free_unbacked_symbols(seen) else float(seen)
+
     def configured(self, config, grid, note):
         from . import triton_source
 
-        facts = Signature(self.parameters(config), self.capability, self.descriptors)
-        options = _options(config)
+        tensors = self.tensors_of(config)
+        begin = triton_memory.offsets(self.node, tensors, self.written)
+        facts = Signature(self.parameters(config), self.capability, self.descriptors, begin)
+        options = _options(config) | ({"debug": True} if getattr(self.function, "debug", None) else {})
         key = triton_source.key(self.function, facts.constants, facts.types, facts.attributes, options, self.capability)
         name = self.function.fn.__name__
         symbol = f"{re.sub('[^A-Za-z0-9_]', '_', name)}_{key[:16]}"
@@ -294,22 +342,42 @@ class _Description:
             )
         definition = {"symbol": symbol, "name": name, "where": where, "program": program} | code
         places = {n: k for k, n in enumerate(facts.tensor_names())}
+        memories, more = triton_memory.memories(self.node, tensors, self.written)
         return Call(
             json.dumps(definition),
-            [facts.values[n] for n in places],
+            [*tensors.values(), *more],
             [facts.values[n] for n in facts.number_names()],
             list(grid),
             [places[n] for n in self.written],
+            memories,
             list(self.written),
+            self.left,
         )
+
+    def tensors_of(self, config):
+        """Nodes of the tensors that the kernel is given, by parameter in its order."""
+        given = {p.name: v for p, v in self.parameters(config) if not p.is_constexpr and isinstance(v, Node)}
+        return {name: v for name, v in given.items() if isinstance(value_of(v), torch.Tensor)}
 
 
 def _hint(number):
-    """A size as it was when the graph was traced."""
+    """A size as it was when the graph was traced; what data decides is taken for 4,096, or what bounds leave of it."""
     if type(number) is int:
         return number
     hint = getattr(number.node, "hint", None)
-    return 4096 if hint is None else int(hint)
+    if hint is not None:
+        return int(hint)
+    env = number.node.shape_env
+    known = env.backed_var_to_val if hasattr(env, "backed_var_to_val") else env.var_to_val
+
+    def value(symbol):
+        if known.get(symbol) is not None:
+            return int(known[symbol])
+        bounds = env.var_to_range.get(symbol)
+        least, most = (bounds.lower, bounds.upper) if bounds is not None else (0, 4096)
+        return int(min(max(4096, least), most))
+
+    return int(number.node.expr.xreplace({s: sympy.Integer(value(s)) for s in number.node.expr.free_symbols}))
 
 
 def _config_text(config):

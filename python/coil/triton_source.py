@@ -10,9 +10,20 @@ import types
 import triton
 import triton.language as tl
 
+_ConstexprFunction = getattr(triton.runtime.jit, "ConstexprFunction", ())  # from Triton 3.4 on
+
 
 class NoText(Exception):
     """A kernel uses something that cannot be written as source text."""
+
+
+def _has_source(value):
+    """A function of the user's that kernels call, run by Triton or while it compiles."""
+    return isinstance(value, (triton.JITFunction, _ConstexprFunction)) and not _is_tritons(value.fn)
+
+
+def _is_jitted(value):
+    return isinstance(value, (triton.JITFunction, _ConstexprFunction))
 
 
 def _names(function):
@@ -98,7 +109,10 @@ class _Writer:
         for used in _names(function)[0]:
             if used in scope and not (scope[used] is function and used == name):
                 self.used(used, scope[used])
-        options = ["noinline=True"] if getattr(function, "noinline", False) else []
+        if isinstance(function, _ConstexprFunction):
+            self.functions.append(f"\n\n@triton.constexpr_function\n{function.src.rstrip()}\n")
+            return name
+        options = [f"{o}=True" for o in ("noinline", "debug") if getattr(function, o, False)]
         for option in ("do_not_specialize", "do_not_specialize_on_alignment"):
             if given := getattr(function, option, None):
                 options.append(f"{option}={list(given)!r}")
@@ -109,12 +123,12 @@ class _Writer:
     def used(self, name, value):
         if isinstance(value, types.ModuleType):
             self.bind(name, value, f"import {value.__name__} as {name}" if name != value.__name__ else f"import {name}")
-        elif isinstance(value, triton.JITFunction) and not _is_tritons(value.fn):
+        elif _has_source(value):
             made = self.jitted(value)
             if made != name:
                 self.functions.append(f"\n\n{name} = {made}\n")
                 self.bind(name, value, "")
-        elif isinstance(value, triton.JITFunction):
+        elif _is_jitted(value):
             self.bind(name, value, f"from {value.fn.__module__} import {value.fn.__name__} as {name}")
         elif isinstance(value, tl.dtype) or value is None or isinstance(value, (tuple, list)):
             self.bind(name, value, f"{name} = {literal(value)}")
@@ -150,7 +164,7 @@ def _pieces(function, seen):
     seen[id(function)] = function
     yield f"def {function.fn.__name__}"
     yield function.src
-    yield f"noinline {getattr(function, 'noinline', False)}"
+    yield f"noinline {getattr(function, 'noinline', False)} debug {getattr(function, 'debug', False)}"
     scope = _scope(function)
     plain, dotted = _names(function)
     meanings = {name: scope[name] for name in sorted(plain) if name in scope}
@@ -161,15 +175,25 @@ def _pieces(function, seen):
     for name, value in meanings.items():
         if isinstance(value, types.ModuleType):
             yield f"{name} module {value.__name__}"
-        elif isinstance(value, triton.JITFunction) and not _is_tritons(value.fn):
+        elif _has_source(value):
             yield f"{name} function"
             yield from _pieces(value, seen)
         elif _is_tritons(value):
             yield f"{name} {getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value)}"
         elif inspect.isroutine(value) or inspect.isclass(value):
-            yield f"{name} {value.__module__}.{value.__qualname__}"
+            yield f"{name} {value.__module__}.{value.__qualname__} {_text_of(value)}"
         else:
             yield f"{name} = {type(value).__name__} {value!r}"
+
+
+def _text_of(value):
+    """Of a user's plain function or class, if it was written in Python."""
+    if value.__module__.split(".")[0] in ("builtins", "numpy", "torch"):
+        return ""
+    try:
+        return inspect.getsource(value)
+    except (OSError, TypeError):
+        return ""
 
 
 def key(kernel, *facts):

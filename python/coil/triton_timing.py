@@ -36,7 +36,8 @@ def fastest(call, configs):
 
     def launched(grid, arguments):
         made = lambda size, *_: torch.empty(size, dtype=torch.int8, device="cuda")
-        _support().with_workspace(made, lambda: call.function[grid](**arguments))
+        given = _support().UserKernel.in_order(call.function, arguments)
+        _support().with_workspace(made, lambda: call.function[grid](*given, **arguments))
 
     best, problem = None, "no configuration ran"
     with torch.utils._python_dispatch._disable_current_modes():
@@ -45,7 +46,7 @@ def fastest(call, configs):
             grid = tuple(_hint(value_of(n)) for n in call.given["grid"][k])
             arguments = given | config.all_kwargs()
             try:
-                milliseconds = do_bench(lambda: launched(grid, arguments), return_mode="median")
+                milliseconds = do_bench(lambda: launched(grid, dict(arguments)), return_mode="median")
             except Exception as error:  # of any of the compiler's kinds: the others may do
                 problem = f"runs in none of its configurations; in the last tried: {str(error).strip()[-300:]}"
                 continue

@@ -67,8 +67,8 @@ std::vector<bool> live_operations(const Graph& graph) {
       live[k] = true;
       more = loops;
       for (BufferId b : reads(op)) buffers.insert(b);
-      if (std::holds_alternative<Scan>(op.node))
-        buffers.insert(op.outs.begin(), op.outs.end());  // what its second one holds before
+      // What others wrote there before it: a user's kernel works in place, and so does a scan on its second buffer.
+      buffers.insert(op.outs.begin(), op.outs.end());
       for (Expr s : runtime_symbols(graph, op)) symbols.emplace(s.name());
     }
   }

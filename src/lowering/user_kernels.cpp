@@ -28,27 +28,25 @@ class Call {
     const auto found = ctx.graph.user_kernels.find(symbol);
     if (found == ctx.graph.user_kernels.end()) refuse(ctx, fmt::format("has no definition of the kernel {}", symbol));
     call_.kernel = found->second;
+    places_ = places(ctx.integers(args[5]));
     call_.numbers = ctx.integers(args[2]);
     call_.grid = ctx.integers(args[3]);
   }
 
   std::vector<TensorBox> run() {
-    std::vector<TensorBox> results;
     std::vector<ir::BufferId> outs;
     for (const ops::Value& place : written_) {
-      const fx::Node& node = tensor(static_cast<std::size_t>(*place.as_int().constant()));
-      auto [made, is_new] = made_.try_emplace(&node);
-      if (is_new) {
-        made->second = memory_for(node, ctx_.result(results.size()));
-        outs.push_back(made->second.buffer);
-      }
-      results.push_back(ir::whole(ctx_.graph, made->second.buffer));
+      const std::size_t memory = lies_at(number(place)).memory;
+      auto [made, is_new] = made_.try_emplace(memory);
+      if (is_new) outs.push_back(made->second = memory_for(*tensors_.at(memory).as_node(), lies_at(memory)));
     }
-    for (std::size_t k = 0; k < tensors_.size(); ++k) {
-      const auto made = made_.find(&tensor(k));
-      if (made != made_.end()) call_.written.push_back(k);
-      call_.tensors.push_back(made != made_.end() ? made->second : operand(k));
+    for (std::size_t k = 0; k < call_.kernel->count(ops::UserKernel::Kind::Tensor); ++k) {
+      const bool is_written = made_.contains(lies_at(k).memory);
+      if (is_written) call_.written.push_back(k);
+      call_.tensors.push_back(is_written ? window(k) : operand(k));
     }
+    std::vector<TensorBox> results;
+    for (const ops::Value& place : written_) results.push_back(left_in(call_.tensors[number(place)]));
     if (call_.kernel->has_workspace()) outs.push_back(workspace());
     ctx_.graph.add_operation({.node = std::move(call_),
                               .outs = std::move(outs),
@@ -58,27 +56,69 @@ class Call {
   }
 
  private:
+  /// Where a tensor of the call lies: in the memory of another, or of itself, as its metadata had it when the graph
+  /// came.
+  struct Place {
+    std::size_t memory;
+    Exprs sizes, strides;
+    Expr offset;  ///< from the beginning of `memory`
+  };
+
+  static std::size_t number(const ops::Value& v) { return static_cast<std::size_t>(*v.as_int().constant()); }
   const fx::Node& tensor(std::size_t k) const { return *tensors_.at(k).as_node(); }
 
-  /// Memory of its own with the tensor's values, laid out as the tensor is. A tensor that is given twice is one memory,
-  /// as it is in eager.
-  BufferView memory_for(const fx::Node& node, const sym::TensorMeta& meta) {
-    BufferView view{0, meta.dtype, meta.sizes, meta.strides, 0};
-    for (std::size_t d = 0; d < meta.rank(); ++d)
-      if (meta.strides[d].is_constant(0) && !meta.sizes[d].is_constant(1))
-        refuse(ctx_, fmt::format("writes to %{}, whose elements lie in the same memory; give it a copy", node.name));
-    if (is_undefined(node)) {
-      ir::Layout layout{meta.dtype, meta.device, meta.sizes, meta.strides, true};
-      view.buffer = ctx_.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
-      return view;
+  const Place& lies_at(std::size_t k) const { return places_.at(k); }
+
+  /// As fx::take_user_kernels writes them.
+  std::vector<Place> places(const Exprs& numbers) const {
+    std::vector<Place> out;
+    for (auto at = numbers.begin(); at != numbers.end();) {
+      Place& place = out.emplace_back();
+      place.memory = static_cast<std::size_t>(*at++->constant());
+      const auto rank = *at++->constant();
+      place.sizes.assign(at, at + rank);
+      at += rank;
+      place.strides.assign(at, at + rank);
+      at += rank;
+      place.offset = *at++;
     }
-    const TensorBox box = ctx_.tensor(const_cast<fx::Node*>(&node));
-    TensorBox copy = result(ctx_, element(ctx_, box, meta.sizes), meta);
-    copy.storage->strides = meta.strides;  // with the gaps that are recorded: the kernel knows the strides
-    copy.realize();
-    view.buffer = *copy.storage->buffer;
-    ctx_.graph.buffer(view.buffer).layout.fixed = true;
-    return view;
+    return out;
+  }
+
+  /// Memory of its own with the tensor's values, laid out as the tensor is.
+  ir::BufferId memory_for(const fx::Node& node, const Place& place) {
+    for (std::size_t d = 0; d < place.sizes.size(); ++d)
+      if (place.strides[d].is_constant(0) && !place.sizes[d].is_constant(1))
+        refuse(ctx_, fmt::format("writes to %{}, whose elements lie in the same memory; give it a copy", node.name));
+    const sym::TensorMeta& meta = node.tensor();
+    if (is_undefined(node)) {
+      ir::Layout layout{meta.dtype, meta.device, place.sizes, place.strides, true};
+      return ctx_.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id;
+    }
+    TensorBox copy = result(ctx_, element(ctx_, ctx_.tensor(const_cast<fx::Node*>(&node)), place.sizes), meta);
+    copy.storage->strides = place.strides;  // with the gaps that are recorded: the kernel knows the strides
+    const ir::BufferId id = copy.realize();
+    ctx_.graph.buffer(id).layout.fixed = true;
+    return id;
+  }
+
+  /// A tensor in memory that the kernel writes to.
+  BufferView window(std::size_t k) const {
+    const Place& place = lies_at(k);
+    return {made_.at(place.memory), tensor(k).tensor().dtype, place.sizes, place.strides, place.offset};
+  }
+
+  /// What the kernel leaves there.
+  TensorBox left_in(const BufferView& view) const {
+    TensorBox box = ir::whole(ctx_.graph, view.buffer);
+    const ir::Layout& layout = ctx_.graph.buffer(view.buffer).layout;
+    if (view.sizes == layout.sizes && view.strides == layout.strides && view.offset.is_constant(0)) return box;
+    Expr at = view.offset;
+    for (std::size_t d = 0; d < view.sizes.size(); ++d) at += ctx_.graph.ivar(d) * view.strides[d];
+    box.sizes = view.sizes;
+    box.map = {at};
+    box.linear = true;
+    return box;
   }
 
   /// Memory that the kernel finds undefined and that nobody reads after it, as the last of the call's tensors.
@@ -103,8 +143,9 @@ class Call {
 
   Context& ctx_;
   const Values &tensors_, &written_;
+  std::vector<Place> places_;  ///< of each tensor
   ir::UserCall call_;
-  std::map<const fx::Node*, BufferView> made_;
+  std::map<std::size_t, ir::BufferId> made_;  ///< by the tensor whose memory it stands for
 };
 
 Lowered user_kernel(Context& ctx, const Values& args) { return Call(ctx, args).run(); }

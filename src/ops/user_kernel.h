@@ -11,9 +11,13 @@
 
 namespace coil::ops {
 
-/// `coil::user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written) -> Tensor[]`: the
-/// tensors at the places `written` as the kernel leaves them; it reads them, and those that it is given stay as they
-/// are. A graph that comes in has the kernel's definition there as JSON; fx::take_user_kernels leaves its symbol.
+/// `coil::user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written, SymInt[]
+/// memories=[])
+/// -> Tensor[]`: the tensors at the places `written` as the kernel leaves them; it reads them, and those that it is
+/// given stay as they are. `memories`: for each tensor the place of the one that it is a view of, its own where it is
+/// none; behind the kernel's tensors there may be others that are given for this alone. A graph that comes in has the
+/// kernel's definition there as JSON; fx::take_user_kernels leaves its symbol, and where tensors lie in the place of
+/// `memories`.
 inline constexpr std::string_view kUserKernelCall = "coil.user_kernel.default";
 
 struct UserKernel {

@@ -5,6 +5,7 @@ for OpenCL, which is as strict about address spaces as Metal is and has no doubl
 `metal_sweep.py` runs all cases of test_ops.py, by hand.
 """
 
+import graphlib
 import os
 import re
 import shutil
@@ -477,27 +478,89 @@ def parameters(line):
 def test_address_spaces(text, tmp_path):
     """Clang's C++ for OpenCL tells the address spaces of pointers apart as Metal does, and is given no double here."""
     for line in text.splitlines():
-        assert not re.search(r"\bdouble\b|\blong long\b|\[&\]|__shared__|__global__|blockIdx|threadIdx", line), line
         if ("C_FN" in line and "#define" not in line) or "kernel void" in line:
             for parameter in parameters(line):
                 spaced = re.search(r"\b(device|constant|thread|COIL_LOCAL|C_LOCAL)\b", parameter)
                 assert spaced or not re.search("[*&]", parameter), line
+    # What Clang made of it: no function calls itself, by whatever way, and methods are called on values of a thread,
+    # for which Metal takes them; what lies elsewhere is copied. (The space of all pointers is 4, threadgroups' is 3.)
+    functions = re.split(r"\n(?=define )", machine_code(text, tmp_path))
+    calls = {}
+    for function in functions:
+        if name := re.match(r"define [^@]*@(\S+?)\(", function):
+            calls[name[1]] = set(re.findall(r"call [^@\n]*@([^\s(]+)\(", function))
+        for value in re.findall(r"(%\S+) = addrspacecast \(?ptr addrspace\([123]\)", function):
+            uses = [line for line in function.splitlines() if re.search(re.escape(value) + r"\b", line)]
+            assert any("@llvm.memcpy" in line for line in uses), function[:2000]
+    assert len(calls) > 500
+    graphlib.TopologicalSorter(calls).prepare()  # raises CycleError
+
+
+def machine_code(text, folder):
+    """Clang's, of kernels as C++ for OpenCL."""
     clang = shutil.which("clang++-16") or shutil.which("clang++")
     if not clang:
         pytest.skip("there is no Clang")
-    source = tmp_path / "kernels.clcpp"
+    source, made = folder / "kernels.clcpp", folder / "kernels.ll"
     source.write_text((SOURCES / "metal_names.h").read_text() + text.replace("#include <metal_stdlib>\n", ""))
     done = subprocess.run(
         [
             clang,
-            *("-x", "clcpp", "-cl-std=clc++2021", "-fsyntax-only", "-Wno-unknown-attributes", "-Wno-division-by-zero"),
-            *("-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64"),
-            source,
+            *("-x", "clcpp", "-cl-std=clc++2021", "-Wno-unknown-attributes", "-Wno-division-by-zero"),
+            *("-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64", "-target", "spir64"),
+            *("-O0", "-Xclang", "-disable-llvm-passes", "-S", "-emit-llvm", source, "-o", made),
         ],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0 and not done.stderr, done.stderr[:3000]
+    return made.read_text()
+
+
+# Of Metal 3.0's C++: what Apple's compiler has not, or has for pointers of another kind alone.
+NOT_IN_METAL = {
+    "a 64-bit float": r"\b(double|long double)\b",
+    "a number of C++'s or CUDA's own": r"\b(long long|size_t|ptrdiff_t|u?int\d+_t)\b|\b\d+(ll|LL|ull|ULL)\b",
+    "a lambda": r"\[[&=]?\]\s*\(",
+    "a feature of C++": r"\b(new|delete|throw|try|catch|goto|virtual|dynamic_cast|typeid|thread_local|asm)\b",
+    "the host's library": r"\bstd::|\b(printf|memcpy|memset|malloc|assert)\(",
+    "CUDA": r"__(shared|global|device|syncthreads|shfl\w*)__?|\b(blockIdx|threadIdx|blockDim)\b",
+    "a type that not all of Apple's GPUs have": r"\bbfloat\b",
+    "an initial value in threadgroup memory": r"^\s*threadgroup [\w<>, ]+ \w+(\[[^\]]*\])*\s*=",
+}
+
+
+@pytest.mark.parametrize("what", NOT_IN_METAL)
+def test_what_metal_has_not(text, what):
+    found = [line for line in text.splitlines() if re.search(NOT_IN_METAL[what], line.split("//")[0])]
+    assert not found, found[:3]
+
+
+def test_parameters_of_kernels(text):
+    """Each has its place among at most 31 of a kernel, or is the position of its thread."""
+    heads = re.findall(r"^\[\[max_total_threads_per_threadgroup\((\d+)\)\]\] kernel void (\w+)\((.*)\) \{$", text, re.M)
+    assert len(heads) == text.count("kernel void ") > 100 and len({name for _, name, _ in heads}) == len(heads)
+    for threads, name, inside in heads:
+        assert int(threads) <= 1024, name
+        places = []
+        for parameter in parameters(f"({inside}"):
+            declared = parameter.strip(" (),")
+            if place := re.search(r"\[\[buffer\((\d+)\)\]\]$", declared):
+                places.append(int(place[1]))
+                assert re.match(r"(device (const )?\w+\* |constant (long|c_numbers<\d+>)& )\w+ ", declared), declared
+            else:
+                positions = r"uint3 \w+ \[\[(threadgroup_position_in_grid|thread_position_in_threadgroup)\]\]"
+                assert re.fullmatch(positions, declared), declared
+        assert places == list(range(len(places))) and len(places) <= 31, name
+
+
+def test_types_in_threadgroup_memory(text):
+    """None has a constructor, which Metal would want for that address space."""
+    used = set(re.findall(r"^\s*threadgroup (c_\w+|f64)\b", text, re.M)) - {"c_counter"}
+    assert used
+    for name in used:
+        body = re.search(rf"\bstruct {name} \{{(.*?)\n\}};", text, re.S)[1]
+        assert not re.search(rf"\b{name}\(", body), body
 
 
 def bytes_of(type_):

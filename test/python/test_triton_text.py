@@ -110,6 +110,60 @@ def test_random_bits_are_those_of_other_languages(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(*drawn))
 
 
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+BYTES = torch.arange(256, dtype=torch.uint8)
+EDGES = torch.tensor([0.0, -0.0, 1e-9, 0.0009765625, 0.0146, 448, 463, 464, 465, 5e4, 57344, 61440, 1e9, -1e9, 1 / 3])
+EDGES = torch.cat(
+    [EDGES, torch.tensor([float("inf"), float("-inf"), float("nan")]), seeded(200) * 20, seeded(99) * 0.01]
+)
+PLACES, MORE = torch.arange(160) * 7 % 40, torch.arange(160) % 3 + 1
+NARROW = [
+    Case(
+        "narrow",
+        f"float8_{k}",
+        lambda x, y, d=d: (x.to(d).float(), y.float(), y.float().exp().to(d).float(), y.to(torch.bfloat16)),
+        (EDGES, BYTES.view(d)),
+    )
+    for k, d in enumerate(FLOAT8)
+] + [
+    Case(
+        "narrow",
+        f"{str(d).rpartition('.')[2]}_{kind}",
+        lambda x, i, v, kind=kind: x.scatter_reduce(0, i, v, kind),
+        ((torch.arange(40) % 5 + 1).to(d), PLACES, MORE.to(d)),
+    )
+    for d in (torch.bfloat16, torch.float16, torch.int16)
+    for kind in ("sum", "amax", "prod")
+]
+
+
+def test_narrow_types(monkeypatch):
+    found = wrong(NARROW, monkeypatch)
+    assert not found, found
+
+
+def test_narrow_types_are_in_triton(tmp_path):
+    """And compile for GPUs that have no such instructions."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x, y, z, i):
+            return (
+                x.to(FLOAT8[0]),
+                x.to(FLOAT8[1]),
+                y.float() * 2,
+                z.index_add(0, i, z),
+                z.scatter_reduce(0, i, z, "amax"),
+            )
+
+    given = (EDGES, BYTES.view(FLOAT8[0]), MORE[:40].to(torch.bfloat16), PLACES[:40])
+    export(Module(), given, tmp_path / "m.pt2")
+    assert "CUDA C++" not in command("explain", tmp_path / "m.pt2", *EMULATED).stdout
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *EMULATED)
+    for got, want in zip(coil.load(tmp_path / "m.coil")(*given), Module()(*given)):
+        torch.testing.assert_close(got.float(), want.float(), rtol=0, atol=0, equal_nan=True)
+    for_gpu(tmp_path / "m.pt2", tmp_path / "m.coil", "--cache", tmp_path / "cache", arch="sm_80").check_returncode()
+
+
 # ---- Indices that are checked as they are read ----
 
 

@@ -22,6 +22,15 @@ std::string cuda_storage_type(DType d) {
 
 std::string cuda_register_type(DType d) { return d == DType::Bool ? "bool" : std::string(short_name(d)); }
 
+namespace {
+
+/// In registers. Where the language has no f64, its values are made by a function.
+std::string zero(const Dialect& dialect, DType d) {
+  return d == DType::F64 && !dialect.has_f64 ? dialect.number(0, d) : fmt::format("({})0", cuda_register_type(d));
+}
+
+}  // namespace
+
 KernelBuilder::KernelBuilder(ir::Graph& g, LoopNest n, const Dialect& d)
     : graph(g), dialect(d), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
   if (const auto why = dialect.refusal(graph, nest)) fail("{}", *why);
@@ -132,7 +141,7 @@ std::string KernelBuilder::bind(Scalar n) {
   if (n->op == ScalarOp::LinearLoad && made_here(n)) {
     const Local& l = locals_.at(n->buffer);
     const std::string value = l.per_lane ? l.text + lane() : l.text;
-    return n->mask ? fmt::format("({} ? {} : ({})0)", name(n->mask), value, cuda_register_type(n->dtype)) : value;
+    return n->mask ? fmt::format("({} ? {} : {})", name(n->mask), value, zero(dialect, n->dtype)) : value;
   }
   const std::string value = compute(n), variable = fresh();
   line("const {} {} = {};", cuda_register_type(n->dtype), variable, value);
@@ -187,7 +196,7 @@ std::string KernelBuilder::load(Scalar n, const std::vector<std::string>& indire
   }
   const std::string x =
       fmt::format("c_get_{}({}[{}])", dtype, pointer(n->buffer, false), index_text(n->index[0], indirect));
-  return n->mask ? fmt::format("{} ? {} : ({})0", name(n->mask), x, cuda_register_type(n->dtype)) : x;
+  return n->mask ? fmt::format("{} ? {} : {}", name(n->mask), x, zero(dialect, n->dtype)) : x;
 }
 
 // ---- Runs ----

@@ -31,13 +31,16 @@ std::optional<std::string> not_in_triton(const ir::Graph& graph, Scalar n) {
       return std::nullopt;
     }
     case ScalarOp::Round:
-      if (n->rounded != DType::F16 && n->rounded != DType::BF16) return describe(n->op, n->rounded);
+      if (n->rounded != DType::F16 && n->rounded != DType::BF16 && !is_float8(n->rounded))
+        return describe(n->op, n->rounded);
       return std::nullopt;
-    case ScalarOp::Index:
-    case ScalarOp::CheckIndex:
     case ScalarOp::Constant:
     case ScalarOp::Cast:
     case ScalarOp::Bitcast:
+      if (is_float8(n->dtype)) return describe(n->op, n->dtype);
+      return std::nullopt;
+    case ScalarOp::Index:
+    case ScalarOp::CheckIndex:
     case ScalarOp::Random:
     case ScalarOp::Where: return std::nullopt;
     default:
@@ -294,6 +297,7 @@ std::string TritonBody::load(Scalar n) {
   }
   const Place at = place(n->buffer, false, n->index[0], n->args, kNoDims, n->mask);
   const std::string x = fmt::format("tl.load({}{})", at.pointers, at.mask.empty() ? "" : at.mask + ", other=0");
+  if (is_float8(d)) return fmt::format("c_get_{}({})", short_name(d), x);
   return d == DType::F16 || d == DType::BF16 ? fmt::format("tl.cast({}, tl.float32)", x) : x;
 }
 
@@ -306,9 +310,7 @@ Scalar TritonBody::value_to_store(const Statement& s) const {
 void TritonBody::store(const Statement& s, const std::string& value, BlockDims dims) {
   const DType d = graph.buffer(s.op->outs[0]).layout.dtype;
   const Place at = place(s.op->outs[0], true, s.store, {}, dims);
-  const bool narrow = d == DType::BF16 || d == DType::F16;
-  const std::string stored = narrow ? fmt::format("tl.cast({}, {})", value, triton_type(d)) : value;
-  line("tl.store({}, {}{})", at.pointers, stored, at.mask);
+  line("tl.store({}, {}{})", at.pointers, triton_stored(value, d), at.mask);
 }
 
 // ---- The kernel ----
@@ -316,11 +318,14 @@ void TritonBody::store(const Statement& s, const std::string& value, BlockDims d
 Kernel TritonBody::finish(Exprs grid, int warps, std::vector<std::pair<std::string, int>> constants,
                           bool outer_in_place) {
   Kernel k;
-  TritonParts parts{
-      .status = may_fail_, .wide = wide_, .warps = warps, .constants = std::move(constants), .body = body_};
-  for (std::size_t i = 0; i < arguments_.buffers().size(); ++i)
-    parts.tensors.push_back(
-        {fmt::format("p{}", i), std::string(triton_signature(graph.buffer(arguments_.buffers()[i]).layout.dtype))});
+  TritonParts parts{.status = may_fail_, .wide = wide_, .warps = warps, .constants = std::move(constants)};
+  for (std::size_t i = 0; i < arguments_.buffers().size(); ++i) {
+    const DType d = graph.buffer(arguments_.buffers()[i]).layout.dtype;
+    parts.tensors.push_back({fmt::format("p{}", i), std::string(triton_signature(d))});
+    // As they come from a program in Python, where tensors have their own types.
+    if (is_float8(d)) parts.body += fmt::format("    p{0} = p{0}.to(tl.pointer_type(tl.uint8), bitcast=True)\n", i);
+  }
+  parts.body += body_;
   for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) parts.numbers.push_back(fmt::format("s{}", i));
   k.symbol = "coil_" + to_hex(hash(parts.text(""))).substr(0, 16);
   k.text = parts.text(k.symbol);

@@ -134,7 +134,7 @@ constexpr Type kTypes[] = {
     {DType::I32, "tl.int32", "i32"},      {DType::I64, "tl.int64", "i64"},    {DType::F16, "tl.float16", "fp16"},
     {DType::F32, "tl.float32", "fp32"},   {DType::F64, "tl.float64", "fp64"}, {DType::Bool, "tl.int1", "i1"},
     {DType::BF16, "tl.bfloat16", "bf16"}, {DType::U16, "tl.uint16", "u16"},   {DType::U32, "tl.uint32", "u32"},
-    {DType::U64, "tl.uint64", "u64"},
+    {DType::U64, "tl.uint64", "u64"},     {DType::F8E4M3, "tl.uint8", "u8"},  {DType::F8E5M2, "tl.uint8", "u8"},
 };
 
 const Type* find_type(DType d) {
@@ -168,6 +168,11 @@ std::optional<TritonSpelling> triton_spelling(ScalarOp op, DType operand, bool c
 std::string triton_type(DType d) {
   const Type* type = find_type(d);
   return type ? std::string(type->name) : "";
+}
+
+std::string triton_stored(const std::string& value, DType d) {
+  if (is_float8(d)) return fmt::format("c_put_{}({})", short_name(d), value);
+  return d == DType::BF16 || d == DType::F16 ? fmt::format("tl.cast({}, {})", value, triton_type(d)) : value;
 }
 
 std::string_view triton_signature(DType d) {

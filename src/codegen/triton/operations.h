@@ -20,7 +20,11 @@ std::optional<TritonSpelling> triton_spelling(ir::ScalarOp, DType operand, bool 
 
 /// `tl.float32`; what a value is in registers, or in memory.
 std::string triton_type(DType);
-/// What a signature calls it: `fp32`, `i1`; empty for types that Triton lacks or has on some GPUs only.
+/// Whose elements are bytes in Triton, which has such types on some GPUs only.
+inline bool is_float8(DType d) { return d == DType::F8E4M3 || d == DType::F8E5M2; }
+/// A value as it is stored to memory of that type.
+std::string triton_stored(const std::string& value, DType);
+/// What a signature calls it: `fp32`, `i1`; empty for types that Triton lacks.
 std::string_view triton_signature(DType);
 
 std::string triton_literal(ir::Scalar constant);

@@ -53,18 +53,16 @@ std::optional<std::string> no_triton_scatter(const ir::Graph& graph, const ir::O
   const auto& scatter = std::get<ir::Scatter>(op.node);
   const DType d = graph.buffer(op.outs[0]).layout.dtype;
   if (scatter.sorted) return "writes to one place in order";
-  const bool narrow = d == DType::Bool || size_of(d) < 4;
-  if (!narrow || scatter.mode == StoreMode::Assign || (scatter.mode == StoreMode::Add && d == DType::F16))
-    return std::nullopt;
+  if (size_of(d) > 1 || scatter.mode == StoreMode::Assign) return std::nullopt;
   return fmt::format("atomic updates of {}", short_name(d));
 }
 
 namespace {
 
-/// Triton's atomic operation, where it has one: of signed integers all but products, of floats addition.
+/// Triton's atomic operation, where it has one for all GPUs: of signed integers all but products, of floats addition.
 std::string_view atomic_operation(StoreMode mode, DType d) {
   const bool words = d == DType::I32 || d == DType::I64;
-  if (mode == StoreMode::Add && (words || is_floating(d))) return "tl.atomic_add";
+  if (mode == StoreMode::Add && (words || (is_floating(d) && d != DType::BF16))) return "tl.atomic_add";
   if (mode == StoreMode::Max && words) return "tl.atomic_max";
   if (mode == StoreMode::Min && words) return "tl.atomic_min";
   return "";
@@ -84,8 +82,7 @@ Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
   b.decode(b.nest.inner, "xindex");
   const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
   const Scalar body = b.value_to_store(s);
-  std::string x = b.block_value(body, kAlongX);
-  if (d == DType::BF16 || d == DType::F16) x = fmt::format("tl.cast({}, {})", x, triton_type(d));
+  const std::string x = triton_stored(b.block_value(body, kAlongX), d);
   const auto at = b.place(s.op->outs[0], true, s.store, s.indirect, kAlongX);
   const std::string_view atomic = atomic_operation(scatter.mode, d);
   if (scatter.mode == StoreMode::Assign)

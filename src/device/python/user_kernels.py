@@ -47,7 +47,8 @@ class UserKernel:
         if not interpreted:
             if self.status:
                 arguments[self.status] = StatusOfKernel(failure)
-            launch = lambda: kernel[tuple(grid)](**arguments, **self.options)
+            given = self.in_order(kernel, arguments)
+            launch = lambda: kernel[tuple(grid)](*given, **arguments, **self.options)
             if self.has_workspace:
                 with_workspace(lambda *_: tensors[-1], launch)
             else:
@@ -56,9 +57,16 @@ class UserKernel:
         if self.status:
             status = arguments[self.status] = status_on_host()
         with interpreted_library():
-            kernel[tuple(grid)](**arguments)
+            kernel[tuple(grid)](*self.in_order(kernel, arguments), **arguments)
         if self.status and int(status[0]):
             raise RuntimeError(failure)
+
+    @staticmethod
+    def in_order(kernel, arguments):
+        """Takes the arguments out whose places are known: the launcher has names of its own, such as `grid`."""
+        import itertools
+
+        return [arguments.pop(name) for name in itertools.takewhile(arguments.__contains__, list(kernel.arg_names))]
 
     def described(self, name, tensor):
         if name not in self.descriptors:
@@ -226,6 +234,7 @@ def interpreted_combining():
         return swapped(self, *blocks)
 
     return [
+        *interpreted_arguments(),
         (interpreter.InterpreterBuilder, "create_atomic_rmw", updated, atomic_rmw),
         (interpreter.InterpreterBuilder, "create_atomic_cas", swapped, atomic_cas),
         (interpreter.InterpreterBuilder, "create_splat", splatted, splat),
@@ -233,6 +242,28 @@ def interpreted_combining():
         (interpreter.ReduceOps, "generic_reduce", interpreter.ReduceOps.generic_reduce, reduce),
         (interpreter.ScanOps, "generic_scan", interpreter.ScanOps.generic_scan, scan),
     ]
+
+
+def interpreted_arguments():
+    """The same for what kernels are given: a GPU has floats in 32 bits and truth values in one."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime import interpreter, jit
+
+    converted, normalized = interpreter._implicit_cvt, jit._normalize_ty
+
+    def convert(given):
+        if type(given) not in (bool, float):
+            return converted(given)
+        kind = tl.int1 if type(given) is bool else tl.float32
+        data = np.array([given], dtype=np.bool_ if type(given) is bool else np.float32)
+        return tl.core.tensor(interpreter.TensorHandle(data, kind), kind)
+
+    def normalize(kind):
+        """Of annotations as they are written, with their quotes."""
+        return normalized(kind.strip("'\"") if isinstance(kind, str) else kind)
+
+    return [(interpreter, "_implicit_cvt", converted, convert), (jit, "_normalize_ty", normalized, normalize)]
 
 
 def interpreted_library():

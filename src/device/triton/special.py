@@ -24,13 +24,19 @@ def c_update(places, first, x, there, kind: tl.constexpr):
     if x.dtype.primitive_bitwidth == 64:
         words = tl.cast(places, tl.pointer_type(tl.int64))
         start = tl.cast(first, tl.pointer_type(tl.int64))
+    elif x.dtype.primitive_bitwidth == 16:
+        words = tl.cast(places, tl.pointer_type(tl.int16))
+        start = tl.cast(first, tl.pointer_type(tl.int16))
     else:
         words = tl.cast(places, tl.pointer_type(tl.int32))
         start = tl.cast(first, tl.pointer_type(tl.int32))
     left = tl.broadcast_to(there, x.shape)
     old = tl.load(words, left, other=0)
+    stored: tl.constexpr = x.dtype
+    if x.dtype.primitive_bitwidth == 16 and x.dtype.is_floating():
+        x = tl.cast(x, tl.float32)
     while c_any(left):
-        value = tl.cast(old, x.dtype, bitcast=True)
+        value = tl.cast(tl.cast(old, stored, bitcast=True), x.dtype)
         if kind == "max":
             made = c_max(value, x)
         elif kind == "min":
@@ -39,7 +45,8 @@ def c_update(places, first, x, there, kind: tl.constexpr):
             made = value * x
         else:
             made = value + x
-        new = tl.where(left, tl.cast(made, old.dtype, bitcast=True), 0)
+        made = tl.cast(made, stored)
+        new = tl.where(left, tl.cast(made, words.dtype.element_ty, bitcast=True), 0)
         expected = tl.where(left, old, 0)
         found = tl.atomic_cas(tl.where(left, words, start), expected, new, sem="relaxed")
         left = left & (found != expected)

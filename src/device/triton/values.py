@@ -162,6 +162,60 @@ def c_round_bf16(x):
     return tl.cast(tl.cast(x, tl.bfloat16), tl.float32)
 
 
+# Floats of 8 bits, whose memory is taken for bytes, as every GPU has them: f32's own rounding, made to cut at their
+# last digit by a large number added; what overflows is infinity in e5m2, the greatest number in e4m3fn.
+# @piece c_put_float8
+@triton.jit
+def c_put_float8(x, SHIFT: tl.constexpr, LEAST: tl.constexpr, LIMIT: tl.constexpr, BEYOND: tl.constexpr):
+    bits = tl.cast(x, tl.uint32, bitcast=True)
+    u = bits & 0x7FFFFFFF
+    e = tl.where((u & 0x7F800000) < LEAST, LEAST, u & 0x7F800000)
+    big = tl.cast(e + (SHIFT << 23), tl.float32, bitcast=True)
+    cut = tl.cast(tl.cast(u, tl.float32, bitcast=True) + big, tl.uint32, bitcast=True)
+    made = cut - tl.cast(big, tl.uint32, bitcast=True) + ((e - LEAST) >> SHIFT)
+    made = tl.where(u > 0x7F800000, 0x7F, tl.where(u >= LIMIT, BEYOND, made))
+    return tl.cast(((bits >> 24) & 0x80) | made, tl.uint8)
+
+
+# @piece c_put_f8e5m2
+@triton.jit
+def c_put_f8e5m2(x):
+    return c_put_float8(x, 21, 0x38800000, 0x47800000, 0x7C)
+
+
+# @piece c_put_f8e4m3fn
+@triton.jit
+def c_put_f8e4m3fn(x):
+    return c_put_float8(x, 20, 0x3C800000, 0x43E80000, 0x7E)
+
+
+# @piece c_get_f8e5m2
+@triton.jit
+def c_get_f8e5m2(x):
+    return tl.cast(tl.cast(tl.cast(x, tl.uint16) << 8, tl.float16, bitcast=True), tl.float32)
+
+
+# @piece c_get_f8e4m3fn
+@triton.jit
+def c_get_f8e4m3fn(x):
+    bits = tl.cast(x, tl.uint32)
+    size = tl.cast((bits & 0x7F) << 20, tl.float32, bitcast=True) * 1.329227995784916e36  # 2^120
+    whole = tl.where((bits & 0x7F) == 0x7F, 0x7FC00000, tl.cast(size, tl.uint32, bitcast=True))
+    return tl.cast(whole | ((bits & 0x80) << 24), tl.float32, bitcast=True)
+
+
+# @piece c_round_f8e5m2
+@triton.jit
+def c_round_f8e5m2(x):
+    return c_get_f8e5m2(c_put_f8e5m2(x))
+
+
+# @piece c_round_f8e4m3fn
+@triton.jit
+def c_round_f8e4m3fn(x):
+    return c_get_f8e4m3fn(c_put_f8e4m3fn(x))
+
+
 # @piece c_combine_sum
 @triton.jit
 def c_combine_sum(a, b):

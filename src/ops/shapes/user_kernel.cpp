@@ -25,8 +25,10 @@ Value written_tensors(const Call& call) {
 }  // namespace
 
 void register_user_kernel() {
-  define("coil::user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written) -> Tensor[]",
-         written_tensors);
+  define(
+      "coil::user_kernel(str kernel, Tensor[] tensors, SymInt[] numbers, SymInt[] grid, int[] written, "
+      "SymInt[] memories=[]) -> Tensor[]",
+      written_tensors);
 }
 
 }  // namespace coil::ops::shapes
