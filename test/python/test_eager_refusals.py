@@ -125,10 +125,11 @@ REFUSED = [
     ("add_.Tensor", [V[:1].expand(3), V]),
     ("cumsum_", [V[:1].expand(3), 0]),
     ("addmm_", [V.expand(3, 3), torch.ones(3, 2), F]),
-    ("_foreach_add_.Scalar", [[V, V[:1].expand(3)], 1.0]),
     ("native_group_norm_backward", [IMAGE, IMAGE, F[:1, :1], F[:1, :1], None, 1, 2, 16, 1, []]),
     ("convolution_backward", [IMAGE, IMAGE, IMAGE, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True]]),
     ("hinge_embedding_loss", [I, I]),
+    ("scaled_dot_product_attention", [HEADS[:1], HEADS[:1], HEADS[:1], torch.ones(2, 1, 3, 3)]),
+    ("scaled_dot_product_attention", [HEADS[0], HEADS[0], HEADS[0], torch.ones(1, 4, 3, 3)]),
     ("block_diag", [[U16, U16.to(torch.uint32)]]),
 ]
 

@@ -194,6 +194,17 @@ def attention_that_broadcasts(x):
     return *wide, *mixed, shared, F.scaled_dot_product_attention(query[:, :1], query, key, is_causal=True)
 
 
+@program(lambda: (R(2, 2, 3, 4, 8), R(2, 2, 3, 5, 8)))
+def masks_of_attention_of_any_rank(q, k):
+    """A mask broadcasts to the scores from the right, whatever the ranks."""
+    scores = q @ k.mT
+    found = [F.scaled_dot_product_attention(q, k, k, attn_mask=m) for m in (scores[:1], scores[0], scores[0] > 0)]
+    found += [F.scaled_dot_product_attention(q, k, k, attn_mask=m) for m in (scores[0, :, :, :1], scores[0, :1] > 0)]
+    q, k, scores = q[0, 0], k[0, 0], scores[0, 0]
+    found += [F.scaled_dot_product_attention(q, k, k, attn_mask=m) for m in (scores, scores[:1] > 0, scores[0])]
+    return *found, F.scaled_dot_product_attention(q[0], k[0], k[0], attn_mask=scores[0])
+
+
 @program(lambda: (R(6, 4), 0.1), lambda: (R(8, 4), 9.0))
 def medians_of_what_may_be_nothing(x, least):
     y, n = x[x > least], (x[x > least] * 10).long()

@@ -113,7 +113,9 @@ class Functionalizer {
   /// `node` sees `of`'s present value.
   View* child(View* of, Node* node, ViewStep step, const TensorMeta& meta) {
     const bool exact = of->exact;
+    int version = of->base->version;
     if (step.target == "aten.as_strided.default") {
+      if (version > 0) version = -1;  // where the elements lie counts: made anew from the base
       // Counts from the beginning of the storage, whatever it is applied to.
       sym::Expr offset = step.args[3].is_none() ? of->meta.offset : fx::resolve(step.args[3]).as_int();
       while (of->of) of = of->of;
@@ -124,7 +126,7 @@ class Functionalizer {
                      .step = std::move(step),
                      .meta = meta,
                      .node = node,
-                     .version = of->base->version,
+                     .version = version,
                      .exact = exact});
   }
 
@@ -255,10 +257,7 @@ class Functionalizer {
       lists_[n] = {of, of->base->version, of->exact};
       return;
     }
-    View* view = child(of, n, view_step(*n), n->tensor());
-    if (n->target == "aten.as_strided.default" && of->base->version > 0)
-      view->version = -1;  // where the elements lie counts: made anew from the base
-    objects_[n] = new_object(view);
+    objects_[n] = new_object(child(of, n, view_step(*n), n->tensor()));
   }
 
   /// One of several results: of a view operator, of one that wrote to several tensors, or a fresh one.
@@ -385,6 +384,7 @@ class Functionalizer {
   /// What is written has a place for each of its elements, in eager too: there an operator in place refuses, or leaves
   /// whatever it wrote last.
   static void check_unrepeated(const Node& n, const sym::TensorMeta& out) {
+    if (std::ranges::any_of(out.sizes, [](const sym::Expr& size) { return size.is_constant(0); })) return;
     for (std::size_t d = 0; d < out.rank(); ++d)
       if (const auto size = out.sizes[d].constant(); size && *size > 1 && out.strides[d].is_constant(0))
         throw Error(fmt::format("{}: more than one element of the written-to tensor refers to a single memory "
