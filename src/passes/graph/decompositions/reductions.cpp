@@ -204,11 +204,14 @@ Value median_dim(Rewriter& r) {
   return Values{value, place};
 }
 
-/// What eager gives as the median of nothing: NaN, in integers what the processor casts it to.
+/// What eager gives as the median of nothing: NaN, and what NaN is cast to in integers: the least number of 32 or 64
+/// bits, and 0 in narrower ones, which are cast from those.
 Value missing_median(Rewriter& r, DType dtype, const Exprs& sizes) {
-  const double nan = std::numeric_limits<double>::quiet_NaN();
-  if (is_floating(dtype)) return r.full(sizes, nan, dtype, r.device());
-  return r.to(r.full(sizes, nan, DType::F32, r.device()), dtype);
+  if (is_floating(dtype)) return r.full(sizes, std::numeric_limits<double>::quiet_NaN(), dtype, r.device());
+  std::int64_t least = 0;
+  if (dtype == DType::I32) least = std::numeric_limits<std::int32_t>::min();
+  if (dtype == DType::I64) least = std::numeric_limits<std::int64_t>::min();
+  return r.full(sizes, least, dtype, r.device());
 }
 
 /// The lower median of elements that may be none: of those in order with the median of nothing behind them.
