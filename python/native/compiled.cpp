@@ -217,7 +217,7 @@ CallPattern pattern_from_python(nb::tuple t, const runtime::Plan& plan) {
   for (nb::handle result : t[1]) {
     const auto parts = nb::cast<nb::tuple>(result);
     const int k = nb::cast<int>(parts[0]);
-    if (k < 0 || k > static_cast<int>(ResultKind::Computed)) fail("there is no kind {} of results", k);
+    if (k < 0 || k > static_cast<int>(ResultKind::Float)) fail("there is no kind {} of results", k);
     p.results.push_back({static_cast<ResultKind>(k), nb::cast<std::size_t>(parts[1]), nb::borrow(parts[2])});
     const Result& made = p.results.back();
     const std::size_t count = made.kind == ResultKind::Input ? p.inputs.size() : plan.outputs.size();
@@ -521,11 +521,11 @@ nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go)
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(pattern_.results.size())));
   for (std::size_t k = 0; k < pattern_.results.size(); ++k) {
     const Result& r = pattern_.results[k];
-    PyObject* value = r.kind == ResultKind::Constant ? r.constant.ptr()
-                      : r.kind == ResultKind::Input  ? args[r.index]
-                                                     : computed[r.index].ptr();
-    Py_INCREF(value);
-    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(k), value);
+    nb::object value = nb::borrow(r.kind == ResultKind::Constant ? r.constant.ptr()
+                                  : r.kind == ResultKind::Input  ? args[r.index]
+                                                                 : computed[r.index].ptr());
+    if (r.kind == ResultKind::Float && !PyFloat_Check(value.ptr())) value = value.attr("item")();
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(k), value.release().ptr());
   }
   return tuple;
 }

@@ -34,6 +34,7 @@ enum class ResultKind : std::uint8_t {
   Constant,  ///< always this object
   Input,     ///< the very object that came in
   Computed,  ///< what the program returns at `index`
+  Float,     ///< the number that lies there, as Python's own
 };
 struct Result {
   ResultKind kind = ResultKind::Constant;

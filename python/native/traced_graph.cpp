@@ -279,7 +279,9 @@ void TracedGraph::output(nb::list results, const std::set<std::size_t>& any_stri
     } else {
       module_->outputs[place->second].any_strides &= any;
     }
-    pattern_.results.push_back({ResultKind::Computed, place->second, {}});
+    const bool is_float =
+        n->meta.value.is<ops::SymFloat>();  // torch counts on a number, which its backward graph takes
+    pattern_.results.push_back({is_float ? ResultKind::Float : ResultKind::Computed, place->second, {}});
   }
   module_->graph.output(std::move(returned));
   module_->graph.lint();

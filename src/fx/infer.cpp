@@ -93,6 +93,14 @@ bool is_no_number(const Value& v) {
   return t && !(t->rank() == 0 && is_complex(t->dtype));
 }
 
+/// `bool[3]` is an array of three in eager, where `int[3]` is a list of any length.
+void check_length(const ops::Parameter& p, const Value& v) {
+  const auto* list = v.get_if<Values>();
+  if (!list || p.type.kind != ops::TypeKind::Bool || p.type.list_size == 0) return;
+  if (list->size() != static_cast<std::size_t>(p.type.list_size))
+    fail("argument {} is a list of {}, not of {}", p.name, p.type.list_size, list->size());
+}
+
 void check_kind(const ops::Operator& op, const ops::Parameter& p, const Value& v) {
   if (const auto* list = v.get_if<Values>())
     for (const Value& item : *list) check_kind(op, p, item);
@@ -123,8 +131,10 @@ void check_call(const Node& node, sym::ShapeEnv& env) {
   if (!has_known_arguments(node)) return;
   naming(node, [&] {
     const Values args = resolved_arguments(node);
-    for (std::size_t i = 0; i < std::min(parameters.size(), args.size()); ++i)
+    for (std::size_t i = 0; i < std::min(parameters.size(), args.size()); ++i) {
+      check_length(parameters[i], args[i]);
       check_kind(*node.op, parameters[i], args[i]);
+    }
     ops::check_requirements(ops::Call{*node.op, args, env});
   });
 }

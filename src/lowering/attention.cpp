@@ -80,16 +80,13 @@ BufferView mask_in_rows(Context& ctx, const TensorBox& m) {
   return library_operand(made.view(m.sizes, index));
 }
 
-/// A mask as the library reads it: of the scores' sizes, and added in the register type.
-BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const TensorBox& k, const Exprs& leading) {
+/// A mask as the library reads it: of the scores' sizes, and added in the register type. It broadcasts to the scores as
+/// the program has them, `batch` and then (queries, keys).
+BufferView mask_operand(Context& ctx, TensorBox m, const TensorBox& q, const TensorBox& k, Exprs batch) {
   if (!is_for_gpu_library(ctx, q)) m.realize();
-  if (m.rank() <= 4) {
-    m = expand(ctx, m, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]});
-  } else {
-    Exprs sizes = leading;
-    sizes.push_back(k.sizes[2]);
-    m = rank_four(ctx, expand(ctx, m, sizes));
-  }
+  batch.push_back(q.sizes[2]);
+  batch.push_back(k.sizes[2]);
+  m = rank_four(ctx, expand(ctx, m, batch));
   if (m.dtype() != DType::Bool && m.dtype() != DType::F32 && m.dtype() != q.dtype())
     m = pointwise(ctx, DType::F32, m.sizes, element(ctx, m, m.sizes));
   return is_for_gpu_library(ctx, q) ? mask_in_rows(ctx, m) : library_operand(m);
@@ -111,7 +108,7 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
 
   std::vector<BufferView> inputs{rows_operand(ctx, q), rows_operand(ctx, k), rows_operand(ctx, v)};
   if (options.mask)
-    inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 1}));
+    inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 2}));
   Exprs sizes = q.sizes, strides;
   sizes[3] = v.sizes[3];
   if (meta.rank() == 4) strides = meta.strides;
@@ -156,7 +153,8 @@ Lowered flash_attention_backward(Context& ctx, const Values& args) {
   for (std::size_t i = 0; i < 6; ++i) operands.push_back(library_operand(ctx.tensor(args[i])));
   const TensorBox q = ctx.tensor(args[Query]), k = ctx.tensor(args[Key]);
   std::vector<BufferView> masks;
-  if (const auto mask = ctx.optional_tensor(args[8])) masks.push_back(mask_operand(ctx, *mask, q, k, {}));
+  if (const auto mask = ctx.optional_tensor(args[8]))
+    masks.push_back(mask_operand(ctx, *mask, q, k, {q.sizes[0], q.sizes[1]}));
   std::vector<TensorBox> results;
   std::vector<BufferView> outputs;
   for (std::size_t i = 0; i < 3; ++i) {

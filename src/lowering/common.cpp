@@ -12,6 +12,10 @@ namespace coil::lowering {
 
 void require_equal(Context& ctx, Expr size, Expr other) {
   if (size == other) return;
+  if (size.constant() && other.constant())
+    throw Error(fmt::format("{}: a size of {} does not go with one of {}", ctx.node->target, sym::to_string(size),
+                            sym::to_string(other)),
+                ctx.node->target, ctx.node->where());
   auto may_differ = [](Expr e) { return sym::has_symbol_of(e, sym::SymbolKind::Unbacked) || sym::has_float(e); };
   if (!may_differ(size) && !may_differ(other)) return;
   if (ctx.graph.env().statically_known_equal(size, other)) return;
@@ -133,6 +137,7 @@ TensorBox reduction(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& 
 }
 
 TensorBox expand(Context& ctx, const TensorBox& box, const Exprs& sizes) {
+  if (box.rank() > sizes.size()) fail("{} dimensions do not broadcast to {}", box.rank(), sizes.size());
   const std::size_t lead = sizes.size() - box.rank();
   Exprs index;
   bool repeats = false;

@@ -199,7 +199,17 @@ class Driver {
         graph_->buffer(box.realize()).layout.fixed = true;
       }
       if (node->is_tensor()) ctx_.values[node] = box;
+      bind_float(*node, box);
     }
+  }
+
+  /// A float that comes in lies in the host's memory, where the host's kernels read it.
+  void bind_float(const fx::Node& input, const TensorBox& box) {
+    const auto* f = input.meta.value.get_if<ops::SymFloat>();
+    if (!f || !graph_->target().device.is_host()) return;
+    ctx_.node = &input;
+    ctx_.values[&input] = box;
+    ctx_.define(*f, box);
   }
 
   /// Strides that a program tells are those of its recorded layouts.

@@ -144,6 +144,12 @@ class Parameter:
     keyword: bool
 
 
+def recipes_of(target):
+    """Those of `add.Tensor` go for `add_.Tensor` too."""
+    name, overload = target.removeprefix("aten.").split(".")
+    return shape_cases.CASES.get(f"{name}.{overload}") or shape_cases.CASES.get(f"{name.removesuffix('_')}.{overload}")
+
+
 class Drawer:
     """Draws the calls of one seed: the draw of a number is the same whatever was drawn before."""
 
@@ -161,7 +167,7 @@ class Drawer:
         return call
 
     def call(self, target):
-        r, recorded, recipes = self.r, self.recorded.get(target), shape_cases.CASES.get(target.removeprefix("aten."))
+        r, recorded, recipes = self.r, self.recorded.get(target), recipes_of(target)
         kinds = ["schema"] + ["recipe"] * 2 * bool(recipes) + ["recorded"] * 2 * bool(recorded)
         kind = r.choice(kinds)
         if kind == "recipe":

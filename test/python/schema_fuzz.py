@@ -1,7 +1,7 @@
 """Thousands of calls of operators, drawn from their schemas, by eager and by Coil.
 
     schema_fuzz.py [--first N] [--draws N] [--seed S] [--workers W] [--seconds T] [--ops PATTERN] [--recorded FILE]
-                   [--report FILE] [--resume]
+                   [--in-place] [--report FILE] [--resume]
     schema_fuzz.py --seed S --only NUMBER ...
 
 Each draw must end in eager's result (element type, sizes, strides and what it shares memory with) or in a refusal that
@@ -10,7 +10,7 @@ kernels are not compiled, so that a draw takes milliseconds. A worker process ma
 or hangs is a finding, and another takes its place. The report has a line of JSON for each draw that is not right, and
 one of the counts at the end; the draws of a seed are the same each time, and `--only` repeats some.
 
-`--recorded` takes the calls of schema_corpus.py as one more source.
+`--recorded` takes the calls of schema_corpus.py as one more source. `--in-place` draws `add_` and its kind.
 """
 
 import argparse
@@ -63,13 +63,26 @@ def all_targets(pattern=""):
     return [t for t in targets_of(sorted(core | set(_native.operators())), pattern) if not LEFT_OUT.search(t)]
 
 
+def in_place_targets(pattern=""):
+    """Torch's operators that write to their argument in place of those."""
+    written = [in_place(t) for t in all_targets()]
+    return [t for t in targets_of(written, pattern) if not LEFT_OUT.search(t)]
+
+
+def in_place(target):
+    space, name, overload = target.split(".")
+    return f"{space}.{name}_.{overload}"
+
+
 def make_drawer(args):
     recorded = schema_corpus.load(args.recorded) if args.recorded else None
-    return Drawer(args.seed, all_targets(args.ops), recorded)
+    targets = in_place_targets(args.ops) if args.in_place else all_targets(args.ops)
+    return Drawer(args.seed, targets, recorded)
 
 
 def arguments_of(args):
-    return ["--seed", str(args.seed), "--ops", args.ops] + (["--recorded", args.recorded] if args.recorded else [])
+    options = ["--recorded", args.recorded] if args.recorded else []
+    return ["--seed", str(args.seed), "--ops", args.ops, *options, *(["--in-place"] if args.in_place else [])]
 
 
 def make_eager(args):
@@ -318,6 +331,7 @@ def parsed():
     parser.add_argument("--workers", "--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, help="of the whole sweep: what was not drawn by then is left out")
     parser.add_argument("--ops", default="", help="a pattern that the operators' names match")
+    parser.add_argument("--in-place", action="store_true", help="operators that write to their argument, and no others")
     parser.add_argument("--recorded", help="calls that schema_corpus.py recorded")
     parser.add_argument("--report", type=pathlib.Path, help="a file for all that is not right, as JSON")
     parser.add_argument("--resume", action="store_true", help="leave out what the report has")

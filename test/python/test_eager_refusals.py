@@ -18,6 +18,7 @@ E = torch.ones(2, 0)
 
 L = torch.zeros(1, dtype=torch.int64)
 COMPLEX = torch.ones(3, 6, 7, dtype=torch.complex64)
+HEADS = torch.ones(2, 4, 3, 8)
 
 REFUSED = [
     ("_adaptive_avg_pool2d", [IMAGE, [4]]),
@@ -120,6 +121,16 @@ REFUSED = [
     ("upsample_nearest1d.vec", [torch.ones(1, 2, 3), [4], [2.0]]),
     ("view.dtype", [torch.ones(2, 3).half(), torch.float32]),
     ("vsplit.array", [V, [1]]),
+    ("instance_norm", [IMAGE, None, None, V[:1].expand(2), V[:2], True, 0.1, 1e-5, True]),
+    ("add_.Tensor", [V[:1].expand(3), V]),
+    ("cumsum_", [V[:1].expand(3), 0]),
+    ("addmm_", [V.expand(3, 3), torch.ones(3, 2), F]),
+    ("native_group_norm_backward", [IMAGE, IMAGE, F[:1, :1], F[:1, :1], None, 1, 2, 16, 1, []]),
+    ("convolution_backward", [IMAGE, IMAGE, IMAGE, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True]]),
+    ("hinge_embedding_loss", [I, I]),
+    ("scaled_dot_product_attention", [HEADS[:1], HEADS[:1], HEADS[:1], torch.ones(2, 1, 3, 3)]),
+    ("scaled_dot_product_attention", [HEADS[0], HEADS[0], HEADS[0], torch.ones(1, 4, 3, 3)]),
+    ("block_diag", [[U16, U16.to(torch.uint32)]]),
 ]
 
 # Refused inside of what they are made of.
@@ -178,6 +189,16 @@ TAKEN = [
     ("unique_consecutive", [V, False, False, 0]),
     ("unique_consecutive", [V, False, False, -1]),
     ("unique_dim", [TURNED, 1]),
+    ("scaled_dot_product_attention", [HEADS[0], HEADS, HEADS]),
+    ("scaled_dot_product_attention", [HEADS[0, 0], HEADS, HEADS]),
+    ("scaled_dot_product_attention", [HEADS[:1], HEADS, HEADS]),
+    ("scaled_dot_product_attention", [HEADS, HEADS[:, :1], HEADS[0]]),
+    ("scaled_dot_product_attention", [HEADS[0], HEADS[:, :2], HEADS[:, :2]], {"enable_gqa": True}),
+    ("poisson_nll_loss", [I, I, True, False, 1e-8, 1]),
+    ("hinge_embedding_loss", [I.int(), I, 1.0, 0]),
+    ("hinge_embedding_loss", [I.int(), F, 1.0, 2]),
+    ("median", [E]),
+    ("nanmedian", [E.long()]),
 ]
 
 

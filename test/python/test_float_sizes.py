@@ -298,3 +298,29 @@ def test_torch_compile_reads_floats():
             args = torch.randn(n), torch.tensor(f)
             for got, want in zip(compiled(*args), function(*args)):
                 assert not difference(dense(got), dense(want)), (n, f, got, want)
+
+
+SCALED = {
+    "addcmul": lambda x, v: torch.addcmul(x, x, x, value=v),
+    "remainder": lambda x, v: x % v,
+    "filled": lambda x, v: x * torch.full((3,), v),
+    "copysign": lambda x, v: torch.copysign(x, v),
+    "softplus": lambda x, v: F.softplus(x, v) + F.elu(x, v),
+}
+
+
+@pytest.mark.cpu("eager runs there")
+@pytest.mark.parametrize("name", SCALED)
+def test_numbers_that_the_backward_graph_takes(name):
+    """A float that the forward graph reads goes to the backward graph as Python's own."""
+    pytest.importorskip("coil", reason="the Python extension is not built")
+    given, number = torch.linspace(-2, 2, 9).reshape(3, 3), torch.tensor(0.37)
+    f = lambda x, n: SCALED[name](x.sin(), n.item()).cos()
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        torch._dynamo.reset()
+        mine, theirs = given.clone().requires_grad_(), given.clone().requires_grad_()
+        made, wanted = torch.compile(f, backend="coil", fullgraph=True)(mine, number), f(theirs, number)
+        made.sum().backward()
+        wanted.sum().backward()
+    torch.testing.assert_close(made, wanted)
+    torch.testing.assert_close(mine.grad, theirs.grad)

@@ -182,3 +182,48 @@ class RollingState(nn.Module):
         self.cache[0] = x.mean(0)
         self.seen += x.shape[0]
         return self.layer(self.cache), self.seen.clone(), self.cache.max(0).values / self.seen
+
+
+@program(lambda: (R(5, 7),), lambda: (R(9, 7),), grad=True)
+def attention_that_broadcasts(x):
+    """Operands of other ranks, batches and heads: eager writes such attention out as products."""
+    query, key = x.expand(2, 3, -1, -1), x[None, None]
+    wide = F.scaled_dot_product_attention(query, key, key), F.scaled_dot_product_attention(key, query, query)
+    mixed = F.scaled_dot_product_attention(x, query, query), F.scaled_dot_product_attention(query[0], query, x)
+    shared = F.scaled_dot_product_attention(torch.cat([query, query], 1)[0], query, query, enable_gqa=True)
+    return *wide, *mixed, shared, F.scaled_dot_product_attention(query[:, :1], query, key, is_causal=True)
+
+
+@program(lambda: (R(2, 2, 3, 4, 8), R(2, 2, 3, 5, 8)))
+def masks_of_attention_of_any_rank(q, k):
+    """A mask broadcasts to the scores from the right, whatever the ranks."""
+    scores = q @ k.mT
+    found = [F.scaled_dot_product_attention(q, k, k, attn_mask=m) for m in (scores[:1], scores[0], scores[0] > 0)]
+    found += [F.scaled_dot_product_attention(q, k, k, attn_mask=m) for m in (scores[0, :, :, :1], scores[0, :1] > 0)]
+    q, k, scores = q[0, 0], k[0, 0], scores[0, 0]
+    found += [F.scaled_dot_product_attention(q, k, k, attn_mask=m) for m in (scores, scores[:1] > 0, scores[0])]
+    return *found, F.scaled_dot_product_attention(q[0], k[0], k[0], attn_mask=scores[0])
+
+
+@program(lambda: (R(6, 4), 0.1), lambda: (R(8, 4), 9.0))
+def medians_of_what_may_be_nothing(x, least):
+    y, n = x[x > least], (x[x > least] * 10).long()
+    found = y.median(), y.nanmedian(), n.median(), n.nanmedian(), torch.cat([y, y / 0 * 0]).median()
+    return *found, x[:0].median(), x[:, :0].long().median(), x[:0].half().nanmedian()
+
+
+@program(lambda: (ints(0, 6, 4), ints(0, 3, 4)), lambda: (ints(0, 6, 7), ints(0, 3, 7)))
+def losses_of_integers(a, b):
+    small, signs = a.to(torch.uint8), (b - 1).sign()
+    hinges = [F.hinge_embedding_loss(x, signs, margin=1.7, reduction=r) for x in (a, a.int()) for r in ("none", "sum")]
+    counts = [F.poisson_nll_loss(a, b, log_input=log, full=log) for log in (False, True)]
+    mixed = F.hinge_embedding_loss(a, signs.float(), reduction="none"), F.poisson_nll_loss(small, b, reduction="none")
+    return *hinges, *counts, *mixed, F.hinge_embedding_loss(small, signs, margin=2.5, reduction="sum")
+
+
+@program(lambda: (R(5), torch.tensor(0.3)), lambda: (R(7), torch.tensor(0.6)), dynamic=False)
+def activations_with_numbers_of_tensors(x, t):
+    number = t.item()
+    narrow = F.leaky_relu(x.half(), number), F.softplus(x.bfloat16(), number)
+    wide = F.leaky_relu(x, number), F.elu(x, number), F.celu(x, number), F.softplus(x * 9, number, 2.0)
+    return *narrow, *wide, torch.lerp(x, x * 2, number), x.clamp(max=number)

@@ -133,6 +133,19 @@ Value einsum_result(const Call& call) {
   return einsum(call["equation"].as_string(), call["tensors"].as_list(), steps);
 }
 
+/// The mask is added to the scores in place, so that it makes them no larger.
+void check_mask(const Call& call, const Exprs& scores) {
+  const Value* given = shapes::given(call, "attn_mask");
+  if (!given) return;
+  const Exprs& mask = given->as_tensor().sizes;
+  bool fits = mask.size() <= scores.size();
+  for (std::size_t d = 0; fits && d < mask.size(); ++d) {
+    const auto have = mask[mask.size() - 1 - d].constant(), wanted = scores[scores.size() - 1 - d].constant();
+    fits = !have || !wanted || *have == 1 || *have == *wanted;
+  }
+  if (!fits) refuse(call, "scores of sizes {} take no mask of sizes {}", show(scores), show(mask));
+}
+
 /// In the layout of the query where eager's CPU kernel takes the call, else dense as `matmul` has it
 /// (ATen/native/transformers/sdp_utils_cpp.cpp).
 Value attention(const Call& call) {
@@ -142,19 +155,18 @@ Value attention(const Call& call) {
   require_same_type(call, query, value);
   require_equal(call, query.sizes.back(), key.sizes.back(), "sizes of a head of query and key");
   require_equal(call, key.sizes[key.rank() - 2], value.sizes[value.rank() - 2], "lengths of key and value");
-  Exprs sizes = query.sizes;
-  bool grouped = flag(call, "enable_gqa");
-  if (query.rank() > 2) {
-    std::vector<Exprs> batches = {{query.sizes.begin(), query.sizes.end() - 2},
-                                  {key.sizes.begin(), key.sizes.end() - 2},
-                                  {value.sizes.begin(), value.sizes.end() - 2}};
-    for (std::size_t i = 1; i < 3; ++i)
-      if (grouped && batches[i].size() == batches[0].size()) batches[i].back() = batches[0].back();
-    sizes = broadcast(call, batches);
-    sizes.push_back(query.sizes[query.rank() - 2]);
-    sizes.push_back(value.sizes.back());
-  }
-  sizes.back() = value.sizes.back();
+  const bool grouped = flag(call, "enable_gqa");
+  std::vector<Exprs> batches = {{query.sizes.begin(), query.sizes.end() - 2},
+                                {key.sizes.begin(), key.sizes.end() - 2},
+                                {value.sizes.begin(), value.sizes.end() - 2}};
+  for (std::size_t i = 1; i < 3; ++i)
+    if (grouped && !batches[0].empty() && !batches[i].empty()) batches[i].back() = batches[0].back();
+  Exprs sizes = broadcast(call, batches);
+  sizes.push_back(query.sizes[query.rank() - 2]);
+  Exprs scores = sizes;
+  scores.push_back(key.sizes[key.rank() - 2]);
+  check_mask(call, scores);
+  sizes.push_back(value.sizes.back());
   TensorMeta made = dense(call.env, query, std::move(sizes));
   bool same_batch = query.rank() == 4 && key.rank() == 4 && value.rank() == 4 &&
                     equal(call.env, query.sizes[0], key.sizes[0]) && equal(call.env, query.sizes[0], value.sizes[0]);

@@ -16,14 +16,12 @@ aten::smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.0
 aten::huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.0) -> Tensor
 aten::binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor
 aten::soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor
-aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor
 )";
 // Composed so that the layout of the target comes first.
 constexpr std::string_view kTargetFirst = R"(
 aten::binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None,
     int reduction=1) -> Tensor
 aten::kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor
-aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor
 )";
 constexpr std::string_view kClassLosses = R"(
 aten::nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, SymInt ignore_index=-100) -> Tensor
@@ -47,6 +45,22 @@ TensorMeta scalar(const Call& call, DType dtype) { return dense(call.env, dtype,
 Value elementwise_loss(const Call& call) {
   TensorMeta each = same_type(call).as_tensor();
   return number(call, "reduction") == kNone ? each : scalar(call, each.dtype);
+}
+
+/// Takes an exponential or a logarithm, so that integers give floats.
+Value poisson_loss(const Call& call) {
+  TensorMeta each = float_type(call).as_tensor();
+  return number(call, "reduction") == kNone ? each : scalar(call, each.dtype);
+}
+
+/// In the type of the input, whatever the target's; integers are summed as int64 and have no mean.
+Value hinge_loss(const Call& call) {
+  const TensorMeta* operands[] = {&call.tensor(1), &call.tensor(0)};
+  TensorMeta each = elementwise(call, operands, call.tensor(0).dtype);
+  const std::int64_t reduction = number(call, "reduction");
+  if (reduction == kNone) return each;
+  if (reduction == kMean && is_integral(each.dtype)) refuse(call, "has no mean of {}", torch_name(each.dtype));
+  return scalar(call, reduction == kSum && is_integral(each.dtype) ? DType::I64 : each.dtype);
 }
 
 Value target_first_loss(const Call& call) {
@@ -91,6 +105,12 @@ Value pairwise_distances(const Call& call) {
 void register_losses() {
   define_each(kElementwiseLosses, elementwise_loss);
   define_each(kTargetFirst, target_first_loss);
+  define(
+      "aten::poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> "
+      "Tensor",
+      poisson_loss);
+  define("aten::hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=1) -> Tensor",
+         hinge_loss);
   define_each(kClassLosses, class_loss);
   define_each(kClassLossesWithWeight, class_loss_with_weight);
   define("aten::cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", cosine_similarity);

@@ -353,6 +353,7 @@ aten::swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)
 aten::swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)
 aten::transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
 aten::swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)
+aten::swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
 )",
      R"(
 aten::transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor
@@ -440,6 +441,7 @@ aten::diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor
 )"},
     {as_strided, R"(
 aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)
+aten::as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
 )",
      R"(
 aten::as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor

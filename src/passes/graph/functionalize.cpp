@@ -2,6 +2,7 @@
 // view steps. A write through a chain gives the base a new value, made by writing back step by step; whoever looks at
 // the base or at a view of it afterwards gets the view applied again to that value, made at the first use. A graph
 // without writes stays as it is.
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <unordered_map>
@@ -112,7 +113,9 @@ class Functionalizer {
   /// `node` sees `of`'s present value.
   View* child(View* of, Node* node, ViewStep step, const TensorMeta& meta) {
     const bool exact = of->exact;
+    int version = of->base->version;
     if (step.target == "aten.as_strided.default") {
+      if (version > 0) version = -1;  // where the elements lie counts: made anew from the base
       // Counts from the beginning of the storage, whatever it is applied to.
       sym::Expr offset = step.args[3].is_none() ? of->meta.offset : fx::resolve(step.args[3]).as_int();
       while (of->of) of = of->of;
@@ -123,7 +126,7 @@ class Functionalizer {
                      .step = std::move(step),
                      .meta = meta,
                      .node = node,
-                     .version = of->base->version,
+                     .version = version,
                      .exact = exact});
   }
 
@@ -254,10 +257,7 @@ class Functionalizer {
       lists_[n] = {of, of->base->version, of->exact};
       return;
     }
-    View* view = child(of, n, view_step(*n), n->tensor());
-    if (n->target == "aten.as_strided.default" && of->base->version > 0)
-      view->version = -1;  // where the elements lie counts: made anew from the base
-    objects_[n] = new_object(view);
+    objects_[n] = new_object(child(of, n, view_step(*n), n->tensor()));
   }
 
   /// One of several results: of a view operator, of one that wrote to several tensors, or a fresh one.
@@ -325,6 +325,7 @@ class Functionalizer {
     for (Object* object : written) {
       Node* value = result(next++);
       check_cast(*n, *value, object->view->meta);
+      check_places(*n, *value, *object->view);
       write(*object->view, value, n);
     }
     erased_.push_back(n);
@@ -357,14 +358,45 @@ class Functionalizer {
     return made;
   }
 
-  /// A result that goes into a tensor (`out`) has a place for each of its elements, in eager too.
+  /// What a copy, a cast or an expansion was made of.
+  static const Node* copied(const Node* n) {
+    constexpr std::string_view kSame[] = {"aten.expand.default", "aten._to_copy.default", "aten.clone.default"};
+    while (true) {
+      const bool copy = n->is_call("aten.copy.default");
+      if (!copy && std::ranges::find(kSame, n->target) == std::end(kSame)) return n;
+      const Value& from = n->args.at(copy ? 1 : 0);
+      if (!from.is<Node*>()) return n;
+      n = from.as_node();
+    }
+  }
+
+  /// Whether a value is the same number everywhere, as `x.fill_(1)` writes it.
+  static bool is_one_number(const Node& value) {
+    constexpr std::string_view kFilled[] = {"aten.fill.Scalar",       "aten.fill.Tensor",       "aten.zero.default",
+                                            "aten.full.default",      "aten.zeros.default",     "aten.ones.default",
+                                            "aten.full_like.default", "aten.zeros_like.default"};
+    const Node* made = copied(&value);
+    if (std::ranges::find(kFilled, made->target) != std::end(kFilled)) return true;
+    return made->is_tensor() &&
+           std::ranges::all_of(made->tensor().sizes, [](const sym::Expr& s) { return s.is_constant(1); });
+  }
+
+  /// What is written has a place for each of its elements, in eager too: there an operator in place refuses, or leaves
+  /// whatever it wrote last.
   static void check_unrepeated(const Node& n, const sym::TensorMeta& out) {
+    if (std::ranges::any_of(out.sizes, [](const sym::Expr& size) { return size.is_constant(0); })) return;
     for (std::size_t d = 0; d < out.rank(); ++d)
       if (const auto size = out.sizes[d].constant(); size && *size > 1 && out.strides[d].is_constant(0))
         throw Error(fmt::format("{}: more than one element of the written-to tensor refers to a single memory "
                                 "location; clone() it first",
                                 n.target),
                     n.target, n.where());
+  }
+
+  /// One number may be written everywhere; through a view it leaves the rest of what it is a view of.
+  static void check_places(const Node& n, const Node& value, const View& written) {
+    if (!is_one_number(value)) check_unrepeated(n, written.meta);
+    if (written.of) check_unrepeated(n, written.base->root->tensor());
   }
 
   /// Copies would part what eager has in one memory.

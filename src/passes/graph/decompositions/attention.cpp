@@ -64,8 +64,22 @@ bool blocks_take(Rewriter& r, bool gradient) {
          fits("value") && !(queries && *queries <= kFewQueries) && r.real("dropout_p") == 0;
 }
 
+/// Kernels have a key and a value for each batch of queries, and heads that are the query's or that its heads share;
+/// products broadcast all else.
+bool has_kernel_sizes(Rewriter& r) {
+  const Exprs &q = r.meta(r["query"]).sizes, &k = r.meta(r["key"]).sizes, &v = r.meta(r["value"]).sizes;
+  if (q.size() != k.size() || q.size() != v.size()) return false;
+  const auto is = [&](const Expr& a, const Expr& b) { return r.module.env->statically_known_equal(a, b); };
+  for (std::size_t d = 0; d + 2 < q.size(); ++d) {
+    const bool shared =
+        d == 1 && q.size() == 4 && (r.flag("enable_gqa") || !r.node->is_tensor() || k[d].is_constant(1));
+    if (!is(k[d], v[d]) || !(shared || is(q[d], k[d]))) return false;
+  }
+  return true;
+}
+
 bool kernel_takes(Rewriter& r) {
-  if (r.real("dropout_p") != 0) return false;
+  if (r.real("dropout_p") != 0 || !has_kernel_sizes(r)) return false;
   if (r.has_on_device(r["query"], Feature::Attention))
     return blocks_take(r, false) || (r.node->is_tensor() ? cudnn_takes(r) : cudnn_takes_training(r));
   const DType d = r.dtype(r["query"]);

@@ -68,9 +68,13 @@ Value soft_margin_loss(Rewriter& r) {
   return reduced(r, r.call("aten.log1p.default", {margin}));
 }
 
+/// In the type of the input: of integers the margin is cut to one.
 Value hinge_embedding_loss(Rewriter& r) {
   const Value &x = r["self"], &target = r["target"];
-  Value hinge = r.call("aten.clamp.default", {r.call("aten.rsub.Scalar", {x, r["margin"]}), 0, None{}});
+  const Value gap = is_integral(r.dtype(x))
+                        ? r.sub(r.to(r.full({}, r["margin"], DType::F64, r.device()), r.dtype(x)), x)
+                        : Value(r.call("aten.rsub.Scalar", {x, r["margin"]}));
+  Value hinge = r.call("aten.clamp.default", {gap, 0, None{}});
   Value far = r.where(r.call("aten.ne.Scalar", {target, 1}), hinge, 0),
         near = r.where(r.call("aten.ne.Scalar", {target, -1}), x, 0);
   return reduced(r, r.add(far, near));

@@ -144,11 +144,13 @@ Value addcdiv(Rewriter& r) { return add_scaled(r, r.div(r["tensor1"], r["tensor2
 
 /// Eager's two formulas, chosen by the weight for exactness at both ends.
 Value lerp(Rewriter& r) {
-  const Value &start = r["self"], &end = r["end"], &weight = r["weight"];
-  Value span = r.sub(end, start);
+  const Value &start = r["self"], &end = r["end"];
+  Value weight = r["weight"], span = r.sub(end, start);
   auto low = [&] { return r.add(start, r.mul(weight, span)); };
   auto high = [&](const Value& rest) { return r.sub(end, r.mul(span, rest)); };
-  if (r.node->target == "aten.lerp.Scalar") {
+  if (weight.is<fx::Node*>() && !weight.as_node()->is_tensor()) {
+    weight = r.full({}, weight, r.dtype(start), r.device());
+  } else if (r.node->target == "aten.lerp.Scalar") {
     double w = r.real("weight");
     return std::abs(w) < 0.5 ? low() : high(1.0 - w);
   }
@@ -300,9 +302,53 @@ Value log_sigmoid(Rewriter& r) {
   return r.sub(r.call("aten.clamp.default", {x, None{}, 0}), r.call("aten.log1p.default", {decay}));
 }
 
+/// Whether one of the operator's numbers is known only as the program runs; kernels have theirs in their text.
+bool has_free_number(const Rewriter& r) {
+  return std::ranges::any_of(r.node->args,
+                             [](const Value& v) { return v.is<fx::Node*>() && !v.as_node()->is_tensor(); });
+}
+
+/// A number as a tensor without dimensions, in the type that kernels compute `x` in.
+Value number_beside(Rewriter& r, const Value& x, std::string_view name) {
+  return r.full({}, r[name], compute_dtype(r.dtype(x)), r.device());
+}
+
+Value leaky_relu(Rewriter& r) {
+  if (!has_free_number(r)) return None{};
+  const Value x = r.widened(r["self"]);
+  const Value made = r.where(r.call("aten.gt.Scalar", {x, 0}), x, r.mul(x, number_beside(r, x, "negative_slope")));
+  return r.to(made, r.result().dtype);
+}
+
+/// x * scale where it is positive, else alpha * scale * (exp(x * input_scale) - 1).
+Value elu_of_numbers(Rewriter& r, const Value& alpha, const Value& scale, const Value& input_scale) {
+  const Value x = r.widened(r["self"]);
+  const Value below = r.mul(r.call("aten.expm1.default", {r.mul(x, input_scale)}), r.mul(alpha, scale));
+  return r.to(r.where(r.call("aten.gt.Scalar", {x, 0}), r.mul(x, scale), below), r.result().dtype);
+}
+
+Value elu(Rewriter& r) {
+  if (!has_free_number(r)) return None{};
+  const Value& x = r["self"];
+  return elu_of_numbers(r, number_beside(r, x, "alpha"), number_beside(r, x, "scale"),
+                        number_beside(r, x, "input_scale"));
+}
+
 Value celu(Rewriter& r) {
+  if (has_free_number(r)) {
+    const Value alpha = number_beside(r, r["self"], "alpha"), one = r.full({}, 1.0, r.dtype(alpha), r.device());
+    return elu_of_numbers(r, alpha, one, r.div(one, alpha));
+  }
   double alpha = r.real("alpha");
   return r.call("aten.elu.default", {r["self"], alpha, 1.0, 1.0 / alpha});
+}
+
+Value softplus(Rewriter& r) {
+  if (!has_free_number(r)) return None{};
+  const Value x = r.widened(r["self"]), beta = number_beside(r, x, "beta"), scaled = r.mul(x, beta);
+  const Value soft = r.div(r.call("aten.log1p.default", {r.call("aten.exp.default", {scaled})}), beta);
+  const Value linear = r.call("aten.gt.Tensor", {scaled, number_beside(r, x, "threshold")});
+  return r.to(r.where(linear, x, soft), r.result().dtype);
 }
 
 Value selu(Rewriter& r) {
@@ -409,6 +455,9 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.hypot.default"] = hypot;
   t["aten.log_sigmoid.default"] = log_sigmoid;
   t["aten.celu.default"] = celu;
+  t["aten.elu.default"] = elu;
+  t["aten.leaky_relu.default"] = leaky_relu;
+  t["aten.softplus.default"] = softplus;
   t["aten.selu.default"] = selu;
   t["aten.threshold.default"] = threshold;
   t["aten.prelu.default"] = prelu;

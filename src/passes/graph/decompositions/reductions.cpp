@@ -204,10 +204,34 @@ Value median_dim(Rewriter& r) {
   return Values{value, place};
 }
 
+/// What eager gives as the median of nothing: NaN, and what NaN is cast to in integers: the least number of 32 or 64
+/// bits, and 0 in narrower ones, which are cast from those.
+Value missing_median(Rewriter& r, DType dtype, const Exprs& sizes) {
+  if (is_floating(dtype)) return r.full(sizes, std::numeric_limits<double>::quiet_NaN(), dtype, r.device());
+  std::int64_t least = 0;
+  if (dtype == DType::I32) least = std::numeric_limits<std::int32_t>::min();
+  if (dtype == DType::I64) least = std::numeric_limits<std::int64_t>::min();
+  return r.full(sizes, least, dtype, r.device());
+}
+
+/// The lower median of elements that may be none: of those in order with the median of nothing behind them.
+Value median_of_any(Rewriter& r, const Value& x, const Expr& n) {
+  const DType dtype = r.dtype(x);
+  fx::Node* sorted = r.call("aten.sort.stable", {x}, {{"stable", true}, {"dim", 0}, {"descending", false}});
+  const Value all = r.call("aten.cat.default", {Values{r.item(sorted, 0), missing_median(r, dtype, {1})}, 0});
+  const Expr middle = r.module.env->simplify(sym::max(sym::floor_div(n - 1, 2), 0));
+  const Value at = r.full({1}, middle, DType::I64, r.device());
+  Value value = r.reshape(r.call("aten.index_select.default", {all, 0, at}), {});
+  if (!is_floating(dtype)) return value;
+  const Value any = r.call("aten.any.default", {r.call("aten.isnan.default", {x})});
+  return r.where(any, std::numeric_limits<double>::quiet_NaN(), value);
+}
+
 Value median(Rewriter& r) {
   const Expr n = r.module.env->simplify(r.meta(r["self"]).numel());
-  if (!r.module.env->statically_known_lt(0, n)) r.refuse("of what may be no elements");
-  return median_along(r, r.reshape(r["self"], {n}), 0).first;
+  if (n.is_constant(0)) return missing_median(r, r.dtype(r["self"]), {});
+  const Value x = r.reshape(r["self"], {n});
+  return r.module.env->statically_known_lt(0, n) ? median_along(r, x, 0).first : median_of_any(r, x, n);
 }
 
 /// The k-th smallest, NaN being the greatest: kept whole, for lowering/scans.cpp.
@@ -246,9 +270,15 @@ Value nan_median_dim(Rewriter& r) {
 }
 
 Value nan_median(Rewriter& r) {
+  const DType dtype = r.dtype(r["self"]);
   const Expr n = r.module.env->simplify(r.meta(r["self"]).numel());
-  if (!r.module.env->statically_known_lt(0, n)) r.refuse("of what may be no elements");
-  return r.reshape(nan_median_along(r, r.reshape(r["self"], {n}), 0).first, {});
+  if (n.is_constant(0)) return missing_median(r, dtype, {});
+  Value x = r.reshape(r["self"], {n});
+  if (!r.module.env->statically_known_lt(0, n)) {
+    if (!is_floating(dtype)) return median_of_any(r, x, n);
+    x = r.call("aten.cat.default", {Values{x, missing_median(r, dtype, {1})}, 0});  // counts for nothing
+  }
+  return r.reshape(nan_median_along(r, x, 0).first, {});
 }
 
 Value sort_first_dim(Rewriter& r) { return r.item(sort_stable(r, 0, false), 0); }
