@@ -266,7 +266,10 @@ class Generator(nn.Module):
 class ChannelAttentionBlock(nn.Module):
     def __init__(self, channels):
         super().__init__()
-        self.conv1, self.conv2 = nn.Conv2d(channels, channels, 3, padding=1), nn.Conv2d(channels, channels, 3, padding=1)
+        self.conv1, self.conv2 = (
+            nn.Conv2d(channels, channels, 3, padding=1),
+            nn.Conv2d(channels, channels, 3, padding=1),
+        )
         self.squeeze = nn.Sequential(
             nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, 4, 1), nn.ReLU(), nn.Conv2d(4, channels, 1), nn.Sigmoid()
         )
@@ -531,7 +534,9 @@ class TableTransformer(nn.Module):
         self.scale, self.shift = nn.Parameter(torch.randn(numbers, dim)), nn.Parameter(torch.randn(numbers, dim))
         self.table, self.first = nn.Embedding(fields * rows, dim), nn.Parameter(torch.randn(1, 1, dim))
         self.register_buffer("offsets", torch.arange(fields) * rows)
-        layer = lambda: nn.TransformerEncoderLayer(dim, 8, 2 * dim, activation="gelu", batch_first=True, norm_first=True)
+        layer = lambda: nn.TransformerEncoderLayer(
+            dim, 8, 2 * dim, activation="gelu", batch_first=True, norm_first=True
+        )
         self.layers = nn.ModuleList(layer() for _ in range(layers))
         self.norm, self.last = nn.LayerNorm(dim), nn.Linear(dim, 2)
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/device/threads.h"
+#include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/gemm.h"
 #include "runtime/ops/panel/kernels.h"
 #include "runtime/ops/panel/window_phases.h"
@@ -431,12 +432,14 @@ bool has_costly_post(const ConvolutionProblem& p) {
 }
 
 /// Where it measured faster than oneDNN (docs/performance.md), which reaches more of the processor's speed in whole
-/// convolutions, but has slow ones for transposed convolutions, and for single places of several samples.
+/// convolutions, but has slow ones for transposed convolutions, and for single places of several samples, and none for
+/// some paddings and post-operations.
 bool windows_gain(const ConvolutionProblem& p) {
   constexpr std::int64_t kLeastResults = 8, kManyResults = 64, kLeastChannels = 16;
   const Shape s(p);
   if (s.channels == 1 || s.results == 1) return false;
   if (p.transposed) return s.results >= kLeastResults && (s.groups == 1 || s.channels >= kLeastResults);
+  if (s.results >= kLeastResults && s.channels >= kLeastResults && !onednn::has_convolution_kernel(p)) return true;
   if (s.groups > 1 || numel(p.weight.sizes) != p.weight.sizes[0] * p.weight.sizes[1]) return false;
   const auto is_place = [](const Places& sizes) { return sizes == Places{1, 1, 1}; };
   if (is_place(spatial_sizes(p.x)) && is_place(spatial_sizes(p.y))) return true;
