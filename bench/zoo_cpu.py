@@ -65,9 +65,18 @@ class Coil:
     def __init__(self, module, args, folder, options):
         self.folder = pathlib.Path(folder)
         self.archive, self.package = self.folder / "model.pt2", self.folder / "model.coil"
+        self.inputs = self.folder / "in.safetensors"  # a package holds no large ones
         export(module, args, self.archive)
+        self.write_inputs(args)
         self.options = [x for s in options for x in ("--set", s)]
         self.command("compile", self.archive, "-o", self.package, *self.options)
+
+    def write_inputs(self, args):
+        import torch
+        from safetensors.torch import save_file
+
+        names = torch.export.load(self.archive).graph_signature.user_inputs
+        save_file({name: tensor.contiguous() for name, tensor in zip(names, args, strict=True)}, self.inputs)
 
     def command(self, *arguments):
         done = subprocess.run([COIL, *map(str, arguments)], capture_output=True, text=True)
@@ -79,13 +88,14 @@ class Coil:
         from safetensors.torch import load_file
 
         path = self.folder / "out.safetensors"
-        self.command("run", self.package, "--outputs", path)
+        self.command("run", self.package, "--inputs", self.inputs, "--outputs", path)
         named = load_file(path)
         number = lambda name: [int(n) for n in re.findall(r"\d+", name)]
         return [named[name] for name in sorted(named, key=number)]
 
     def milliseconds(self, threads):
-        return coil_bench(self.package, threads, "--seconds", BURST)["latency_ms"]["median"]
+        options = ("--inputs", self.inputs, "--seconds", BURST)
+        return coil_bench(self.package, threads, *options)["latency_ms"]["median"]
 
     def compile_seconds(self, threads):
         return coil_bench(self.archive, threads, "--seconds", 0.05, *self.options)["compile_s"]

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "runtime/device/threads.h"
+#include "runtime/ops/panel/few_results.h"
+#include "runtime/ops/panel/windows.h"
 #include "runtime_calls.h"
 #include "support/cpu.h"
 #include "support/error.h"
@@ -101,6 +104,14 @@ const std::vector<Case>& cases() {
       {"transposed with output padding", {1, 8, 5, 5}, {8, 6, 3, 3}, {2, 2}, {1, 1}, {1, 1}, 1, true, {1, 1}},
       {"transposed grouped dilated", {1, 8, 5, 5}, {8, 3, 3, 3}, {1, 2}, {0, 1}, {2, 1}, 2, true},
       {"transposed 1d", {2, 4, 7}, {4, 5, 4}, {3}, {0}, {1}, 1, true},
+      {"transposed 2x2", {2, 19, 6, 5}, {19, 70, 2, 2}, {2, 2}, {0, 0}, {1, 1}, 1, true},
+      {"transposed with gaps", {1, 9, 4, 3}, {9, 12, 2, 1}, {3, 2}, {0, 0}, {1, 1}, 1, true, {2, 1}},
+      {"transposed 1d to places", {1, 16, 37}, {16, 24, 7}, {4}, {2}, {1}, 1, true, {3}},
+      {"one place", {3, 20, 1, 1}, {70, 20, 1, 1}, {1, 1}, {0, 0}, {1, 1}},
+      {"few results", {1, 9, 5, 35}, {3, 9, 3, 3}, {2, 1}, {1, 1}, {1, 1}},
+      {"few results dilated", {1, 9, 4, 36}, {4, 9, 2, 3}, {1, 1}, {0, 3}, {2, 3}},
+      {"few results 1d", {2, 10, 50}, {1, 10, 7}, {1}, {3}, {1}},
+      {"few results 3d", {1, 8, 2, 3, 33}, {2, 8, 2, 3, 2}, {1, 2, 1}, {1, 0, 1}, {1, 1, 1}},
   };
   return all;
 }
@@ -179,6 +190,109 @@ TEST(Convolution, AppliesPostOperationsInOrder) {
       attributes["post"] = std::vector<std::string>{"relu", "add", "mul", "add", "clip:-1:6"};
       expect_near(run("convolution", attributes, in, layout(y)), expected, tolerance(dtype) * 4);
     }
+  }
+}
+
+/// A convolution by one of Coil's own forms, with a bias and post-operations, in both layouts, on one thread and
+/// several.
+void expect_form_agrees(const Case& c, const Packed& packed, Operands given) {
+  const Sizes y = result_sizes(c);
+  for (bool last : {false, true}) {
+    SCOPED_TRACE(fmt::format("{} {}", c.name, last ? "channels last" : "contiguous"));
+    Sizes factors(c.x.size() - 1, 1);
+    factors[0] = y[1];
+    const auto layout = [&](const Sizes& s) { return last ? channels_last(s, DType::F32) : dense_view(DType::F32, s); };
+    Operands in;
+    in.add(layout(c.x));
+    in.use(given.views[1], given.tensors[1]);
+    in.add({DType::F32, {y[1]}, {2}});
+    in.add(dense_view(DType::F32, y));
+    in.add(dense_view(DType::F32, factors));
+    in.add({DType::F32, y, Sizes(y.size(), 0)});
+    std::vector<double> expected = reference(c, in, y);
+    std::size_t i = 0;
+    for_each_index(y, [&](const Sizes& at) {
+      double& e = expected[i++];
+      e = std::max(0.0, e + in.value(2, {at[1]})) + in.value(3, at);
+      Sizes channel(factors.size());
+      channel[0] = at[1];
+      e = std::clamp(e * in.value(4, channel) + in.value(5, at) + 2, -1.0, 9.0);
+    });
+    Attributes attributes = attributes_of(c);
+    attributes.insert(packed.attributes.begin(), packed.attributes.end());
+    attributes["has_bias"] = 1;
+    attributes["post"] = std::vector<std::string>{"relu", "add", "mul", "add", "sum", "clip:-1:9"};
+    in.use({DType::U8, packed.bytes.sizes, {1}}, packed.bytes, 1);
+    for (const int threads : {1, 3}) {
+      set_threads(threads);
+      expect_near(run("convolution", attributes, in, layout(y), 2), expected, 3e-5);
+    }
+    set_threads(0);
+  }
+}
+
+TEST(Convolution, OwnFormsAgreeWithTheDefinition) {
+  if (!machine_runs("avx512")) GTEST_SKIP() << "these loops are for AVX-512";
+  std::vector<Case> all = cases();
+  all.push_back({"several stretches", {1, 90, 8, 9}, {66, 90, 3, 3}, {1, 1}, {1, 1}, {1, 1}});
+  all.push_back({"many rows", {1, 16, 20, 33}, {130, 16, 1, 1}, {1, 1}, {0, 0}, {1, 1}});
+  all.push_back({"few results of several blocks", {1, 17, 9, 600}, {2, 17, 3, 1}, {1, 1}, {1, 0}, {1, 1}});
+  std::size_t few = 0;
+  for (const Case& c : all) {
+    Operands in;
+    in.add(channels_last(c.x, DType::F32));
+    in.add(dense_view(DType::F32, c.weight));
+    const V y = channels_last(result_sizes(c), DType::F32);
+    const ConvolutionProblem problem = convolution_problem(attributes_of(c), in.views, std::span(&y, 1));
+    const auto windows = panels::pack_any_windows(problem, in.tensors[1], machine_isa());
+    ASSERT_TRUE(windows);
+    expect_form_agrees(c, *windows, in);
+    const auto packed = panels::pack_few_results(problem, in.tensors[1], machine_isa());
+    if (packed) expect_form_agrees(c, *packed, in);
+    few += packed.has_value();
+  }
+  EXPECT_EQ(few, 5U);
+}
+
+TEST(Convolution, WindowsAreTakenWhereOneDnnHasNoKernel) {
+  if (!machine_runs("avx512") || !machine_isa().starts_with("avx512")) GTEST_SKIP() << "these loops are for AVX-512";
+  Operands in;
+  in.add(channels_last({2, 64, 200}, DType::F32));
+  in.add(dense_view(DType::F32, {64, 64, 3}));
+  in.add(channels_last({2, 64, 200}, DType::F32));
+  const V y = channels_last({2, 64, 200}, DType::F32);
+  const auto form = [&](Attributes attributes) {
+    const std::size_t operands = attributes.contains("post") ? 3 : 2;
+    const auto packed = pack_operand("convolution", attributes, std::span(in.views).first(operands), std::span(&y, 1),
+                                     1, in.tensors[1], machine_isa());
+    if (!packed) return std::string();
+    const auto& desc = std::get<std::string>(packed->attributes.at("packed_desc"));
+    return desc.substr(0, desc.find(':'));
+  };
+  // A padding beyond a vector of places and an operand: by copied windows in oneDNN, and the operand by itself.
+  const Attributes wide = {{"padding", Sizes{16}}, {"dilation", Sizes{16}}};
+  Attributes added = wide;
+  added["post"] = std::vector<std::string>{"add"};
+  EXPECT_EQ(form(added), "windows");
+  EXPECT_NE(form({{"padding", Sizes{1}}}), "windows");
+}
+
+TEST(Convolution, RefusesAFormThatAnotherConvolutionHas) {
+  if (!machine_runs("avx512")) GTEST_SKIP() << "these loops are for AVX-512";
+  Operands in;
+  in.add(channels_last({1, 8, 8, 40}, DType::F32));
+  in.add(dense_view(DType::F32, {2, 8, 3, 3}));
+  const V y = channels_last({1, 2, 6, 38}, DType::F32);
+  const ConvolutionProblem problem = convolution_problem({}, in.views, std::span(&y, 1));
+  for (const auto& packed : {panels::pack_few_results(problem, in.tensors[1], machine_isa()),
+                             panels::pack_any_windows(problem, in.tensors[1], machine_isa())}) {
+    ASSERT_TRUE(packed);
+    Operands other;
+    other.add(channels_last({1, 8, 8, 40}, DType::F32));
+    other.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes);
+    Attributes attributes = packed->attributes;
+    attributes["weight_sizes"] = Sizes{20, 8, 3, 3};
+    EXPECT_THROW(run("convolution", attributes, other, channels_last({1, 20, 6, 38}, DType::F32)), Error);
   }
 }
 

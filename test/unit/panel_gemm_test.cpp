@@ -160,6 +160,27 @@ TEST_F(PanelKernels, GeluIsExactToRoundingAndHasEagersValuesAtTheEnds) {
   }
 }
 
+TEST_F(PanelKernels, SigmoidAndSiluAreExactToRoundingAndHaveEagersValuesAtTheEnds) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> ends = {infinity, -infinity, 1e30f, -1e30f, 200, -200, 0.f, -0.f};
+  const std::vector<float> sigmoid = finished(*kernels, PostOp::Kind::Sigmoid, ends, static_cast<int>(ends.size())),
+                           silu = finished(*kernels, PostOp::Kind::Silu, ends, static_cast<int>(ends.size()));
+  EXPECT_EQ(sigmoid, (std::vector<float>{1, 0, 1, 0, 1, 0, 0.5f, 0.5f}));
+  EXPECT_TRUE(std::isnan(silu[1]));
+  for (const std::size_t i : {0, 2, 3, 4, 5, 6, 7}) EXPECT_EQ(silu[i], std::max(ends[i], 0.f)) << ends[i];
+  for (int first = -80000; first <= 80000; first += kernels->width) {
+    std::vector<float> x;
+    for (int i = 0; i < kernels->width; ++i) x.push_back(static_cast<float>(first + i) * 1.0009765625e-3f);
+    for (const PostOp::Kind kind : {PostOp::Kind::Sigmoid, PostOp::Kind::Silu}) {
+      const std::vector<float> y = finished(*kernels, kind, x, kernels->width);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double wanted = apply_post_op({.kind = kind}, static_cast<double>(x[i]));
+        EXPECT_NEAR(y[i], wanted, 4e-7 * std::abs(wanted)) << x[i];
+      }
+    }
+  }
+}
+
 struct Case {
   std::int64_t m, n, k;
 };

@@ -6,6 +6,7 @@
 #include "runtime/device/threads.h"
 #include "runtime/views/half.h"
 #include "runtime/views/strided_copy.h"
+#include "runtime/views/turn_four.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -15,9 +16,28 @@ struct Dimension {
   std::int64_t size, to, from;  ///< strides in elements
 };
 
+/// [outer, inner] whose elements are neighbours along `inner` in `to`, and along `outer` in `from`.
+template <class T>
+void turn(T* to, const T* from, const Dimension& outer, const Dimension& inner) {
+  constexpr std::int64_t kBlock =
+      256;  // of `inner`: its lines stay in the first-level cache for the next four of `outer`
+  const std::int64_t fours = outer.size / 4 * 4;
+  for (std::int64_t first = 0; first < inner.size; first += kBlock) {
+    const std::int64_t last = std::min(first + kBlock, inner.size), turned = first + (last - first) / 4 * 4;
+    for (std::int64_t i = 0; i < outer.size; ++i) {
+      if (i < fours && i % 4 == 0)
+        for (std::int64_t j = first; j < turned; j += 4)
+          turn_four(to + i * outer.to + j, outer.to, from + i + j * inner.from, inner.from);
+      for (std::int64_t j = i < fours ? turned : first; j < last; ++j) to[i * outer.to + j] = from[i + j * inner.from];
+    }
+  }
+}
+
 template <class To, class From>
 void rows(To* to, const From* from, std::span<const Dimension> dims) {
   const Dimension& d = dims.front();
+  if constexpr (std::is_same_v<To, From> && sizeof(To) == 4)
+    if (dims.size() == 2 && d.from == 1 && dims[1].to == 1) return turn(to, from, d, dims[1]);
   if (dims.size() > 1) {
     for (std::int64_t i = 0; i < d.size; ++i) rows(to + i * d.to, from + i * d.from, dims.subspan(1));
   } else if constexpr (std::is_same_v<To, BF16>) {

@@ -3,7 +3,9 @@
 #include "runtime/device/library.h"
 #include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/convolution.h"
+#include "runtime/ops/panel/few_results.h"
 #include "runtime/ops/panel/gemm.h"
+#include "runtime/ops/panel/windows.h"
 
 namespace coil::runtime {
 
@@ -22,6 +24,8 @@ std::optional<Packed> pack_operand(std::string_view op, const Attributes& attrib
   if (op == "convolution") {
     const ConvolutionProblem problem = convolution_problem(attributes, inputs, outputs);
     auto packed = panels::pack_convolution(problem, value, isa);
+    if (!packed) packed = panels::pack_few_results(problem, value, isa);
+    if (!packed) packed = panels::pack_windows(problem, value, isa);
     return packed ? std::move(packed) : onednn::pack_convolution(problem, value);
   }
   return std::nullopt;

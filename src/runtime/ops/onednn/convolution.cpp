@@ -51,6 +51,14 @@ class ConvolutionBuilder {
     });
   }
 
+  /// Whether the primitive is one of oneDNN's kernels for convolutions.
+  bool has_kernel() {
+    return with_primitive(any_weight(), [](const auto& pd) {
+      const char* name = pd.impl_info_str();
+      return !is_reference(name) && std::string_view(name).find("gemm") == std::string_view::npos;
+    });
+  }
+
   std::unique_ptr<PreparedCall> build() {
     dnnl::memory::desc weight = any_weight();
     if (!p_.packed_desc.empty()) {
@@ -296,6 +304,16 @@ std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem& given) 
   return attempt(*dtype, !p.packed_desc.empty(), [&](DType d) { return ConvolutionBuilder(p, d).build(); });
 }
 
+bool has_convolution_kernel(const ConvolutionProblem& p) {
+  const auto dtype = compute_type(p);
+  if (!dtype) return false;
+  try {
+    return ConvolutionBuilder(as_images(p), *dtype).has_kernel();
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
 namespace {
 
 /// `weight` has the type to compute on; nothing where it lies as the primitive likes it, unless it was `converted`.
@@ -331,6 +349,7 @@ std::optional<Packed> pack_convolution(const ConvolutionProblem& p, const Tensor
 namespace coil::runtime::onednn {
 
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem&) { return nullptr; }
+bool has_convolution_kernel(const ConvolutionProblem&) { return false; }
 std::optional<Packed> pack_convolution(const ConvolutionProblem&, const Tensor&) { return std::nullopt; }
 
 }  // namespace coil::runtime::onednn

@@ -14,6 +14,10 @@ std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem&);
 std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem&);
 
+/// Whether it convolves so by a kernel for convolutions: where strides, paddings and post-operations fit none, it
+/// copies windows for its GEMM, or takes reference loops.
+bool has_convolution_kernel(const ConvolutionProblem&);
+
 /// The weight in the form that the primitive for this problem likes best.
 std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight);
 std::optional<Packed> pack_convolution(const ConvolutionProblem&, const Tensor& weight);

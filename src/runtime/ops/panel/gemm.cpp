@@ -6,6 +6,7 @@
 #include "runtime/device/threads.h"
 #include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/kernels.h"
+#include "runtime/views/turn_four.h"
 #include "support/cpu.h"
 #include "support/error.h"
 
@@ -36,13 +37,6 @@ Form parse_form(std::string_view text) {
   fail("a weight is packed as '{}', which this runtime does not know", text);
 }
 
-const Kernels& kernels_of_this_machine() {
-#ifdef __x86_64__
-  if (machine_runs("avx512")) return kAvx512;
-#endif
-  fail("this machine cannot use a weight packed for AVX-512; compile the model for it");
-}
-
 std::optional<Element> element_of(DType d) {
   switch (d) {
     case DType::F32: return Element::F32;
@@ -56,28 +50,6 @@ bool has_rows(const BoundView& v) { return element_of(v.dtype) && (v.strides[1] 
 
 /// Rows of neighbouring elements that do not overlap.
 bool is_result(const BoundView& v) { return has_rows(v) && (v.sizes[0] == 1 || v.strides[0] >= v.sizes[1]); }
-
-/// How the work is divided: units of some rows by one panel, which threads take in contiguous parts.
-struct Division {
-  std::int64_t row_blocks = 1, panels = 1;
-  int threads = 1;
-  std::int64_t units() const { return row_blocks * panels; }
-};
-
-Division divide(std::int64_t m, std::int64_t panels, std::int64_t multiplications) {
-  // Rows whose sums and elements of a stretch the second-level cache holds.
-  constexpr std::int64_t kMostRows = 240, kLeastRows = 24;
-  Division d{(m + kMostRows - 1) / kMostRows, panels, threads_worth(multiplications)};
-  auto waste = [&](std::int64_t blocks) {
-    const std::int64_t units = blocks * panels, rounds = (units + d.threads - 1) / d.threads;
-    return rounds * d.threads * 10 > units * 11;  // a tenth of the threads' time
-  };
-  std::int64_t blocks = d.row_blocks;
-  while (waste(blocks) && m / (blocks + 1) >= kLeastRows) ++blocks;
-  if (!waste(blocks) || d.units() < d.threads) d.row_blocks = blocks;
-  d.threads = static_cast<int>(std::min<std::int64_t>(d.threads, d.units()));
-  return d;
-}
 
 class PanelGemm : public PreparedCall {
  public:
@@ -322,22 +294,6 @@ std::unique_ptr<PreparedCall> make_gemm(const GemmProblem& p) {
 
 namespace {
 
-/// Four rows of four elements become four columns.
-template <class T>
-void turn_four(T* to, std::int64_t to_step, const T* from, std::int64_t from_step) {
-  typedef T Four __attribute__((vector_size(4 * sizeof(T))));
-  Four r[4];
-  for (int i = 0; i < 4; ++i) std::memcpy(&r[i], from + i * from_step, sizeof(Four));
-  const Four low01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
-             high01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
-             low23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
-             high23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-  const Four turned[] = {
-      __builtin_shufflevector(low01, low23, 0, 1, 4, 5), __builtin_shufflevector(low01, low23, 2, 3, 6, 7),
-      __builtin_shufflevector(high01, high23, 0, 1, 4, 5), __builtin_shufflevector(high01, high23, 2, 3, 6, 7)};
-  for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_step, &turned[i], sizeof(Four));
-}
-
 /// One panel of `width` of a weight whose elements lie `down` apart along K and `right` apart along N; columns that the
 /// weight does not have are 0.
 template <class T>
@@ -359,6 +315,27 @@ void pack_panel(T* to, std::int64_t width, const T* from, std::int64_t columns, 
 }
 
 }  // namespace
+
+Division divide(std::int64_t m, std::int64_t panels, std::int64_t multiplications, std::int64_t most_rows) {
+  constexpr std::int64_t kLeastRows = 24;
+  Division d{(m + most_rows - 1) / most_rows, panels, threads_worth(multiplications)};
+  auto waste = [&](std::int64_t blocks) {
+    const std::int64_t units = blocks * panels, rounds = (units + d.threads - 1) / d.threads;
+    return rounds * d.threads * 10 > units * 11;  // a tenth of the threads' time
+  };
+  std::int64_t blocks = d.row_blocks;
+  while (waste(blocks) && m / (blocks + 1) >= kLeastRows) ++blocks;
+  if (!waste(blocks) || d.units() < d.threads) d.row_blocks = blocks;
+  d.threads = static_cast<int>(std::min<std::int64_t>(d.threads, d.units()));
+  return d;
+}
+
+const Kernels& kernels_of_this_machine() {
+#ifdef __x86_64__
+  if (machine_runs("avx512")) return kAvx512;
+#endif
+  fail("this machine cannot use a weight packed for AVX-512; compile the model for it");
+}
 
 int threads_worth(std::int64_t multiplications) {
   constexpr std::int64_t kLeastWork = 1 << 17;  // of one thread
@@ -393,10 +370,14 @@ void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t
 }
 
 std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std::string_view isa) {
-  // Of fewer, a panel's sums are stored as often as they are added to.
-  constexpr std::int64_t kLeastColumns = 64, kLeastDepth = 128;
+  // Of fewer, a panel's sums are stored as often as they are added to, which costly post-operations make up for.
+  constexpr std::int64_t kLeastColumns = 64;
+  const bool costly = std::ranges::any_of(p.post, [](const PostOp& op) {
+    return op.kind == PostOp::Kind::GeluErf || op.kind == PostOp::Kind::GeluTanh || op.kind == PostOp::Kind::Silu;
+  });
+  const std::int64_t least_depth = costly ? 32 : 128;
   if (!isa.starts_with("avx512") || !element_of(weight.dtype) || !element_of(p.a.given.dtype) ||
-      !element_of(p.y.given.dtype) || p.k == 0 || (!p.batch_invariant && (p.n < kLeastColumns || p.k < kLeastDepth)))
+      !element_of(p.y.given.dtype) || p.k == 0 || (!p.batch_invariant && (p.n < kLeastColumns || p.k < least_depth)))
     return std::nullopt;
   if (!p.batch_invariant && p.a.given.dtype == DType::BF16 && weight.dtype == DType::BF16 && onednn::multiplies_bf16())
     return std::nullopt;

@@ -8,6 +8,7 @@
 // oneDNN's (docs/performance.md).
 #pragma once
 #include "runtime/ops/gemm.h"
+#include "runtime/ops/panel/kernels.h"
 
 namespace coil::runtime::panels {
 
@@ -27,7 +28,19 @@ std::string packed_form(DType, std::int64_t width = kWidestPanel);
 std::size_t packed_bytes(DType, std::int64_t n, std::int64_t k, std::int64_t width = kWidestPanel);
 void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t width = kWidestPanel);
 
+/// Throws Error where this machine has none.
+const Kernels& kernels_of_this_machine();
+
 /// Threads that a product of so many multiplications is divided among, at most thread_count().
 int threads_worth(std::int64_t multiplications);
+
+/// How the work is divided: units of some rows by one panel, which threads take in contiguous parts.
+struct Division {
+  std::int64_t row_blocks = 1, panels = 1;
+  int threads = 1;
+  std::int64_t units() const { return row_blocks * panels; }
+};
+/// `most_rows`: whose sums and elements of a stretch the second-level cache holds.
+Division divide(std::int64_t m, std::int64_t panels, std::int64_t multiplications, std::int64_t most_rows = 240);
 
 }  // namespace coil::runtime::panels

@@ -16,7 +16,6 @@ typedef float CoilVector __attribute__((vector_size(64)));
 
 // Of the C library (libmvec).
 extern "C" {
-CoilVector _ZGVeN16v_expf(CoilVector);
 CoilVector _ZGVeN16v_expm1f(CoilVector);
 CoilVector _ZGVeN16v_tanhf(CoilVector);
 }
@@ -152,12 +151,36 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
                count < kLanes ? static_cast<int>(count) : kLanes);
 }
 
+/// 2^r for r between -0.5 and 0.5.
+[[gnu::always_inline]] inline Vector power_of_rest(Vector r) {
+  const Vector q = r * 0.0013434287f + 0.009673548f;
+  return (((q * r + 0.055502422f) * r + 0.24022208f) * r + 0.69314724f) * r + 1.0f;
+}
+
 /// 2^x, within 1.2e-7 of it.
 [[gnu::always_inline]] inline Vector power_of_two(Vector x) {
-  const Vector whole = (Vector)_mm512_roundscale_ps((__m512)x, 0), r = x - whole;
-  Vector q = r * 0.0013434287f + 0.009673548f;
-  q = (((q * r + 0.055502422f) * r + 0.24022208f) * r + 0.69314724f) * r + 1.0f;
-  return (Vector)_mm512_scalef_ps((__m512)q, (__m512)whole);
+  const Vector whole = (Vector)_mm512_roundscale_ps((__m512)x, 0);
+  return (Vector)_mm512_scalef_ps((__m512)power_of_rest(x - whole), (__m512)whole);
+}
+
+/// e^x for x between -150 and 150, within 1.8e-7 of it: the part of log2(e) that its f32 lacks is added to the rest.
+[[gnu::always_inline]] inline Vector exponential(Vector x) {
+  const __m512 log2e = _mm512_set1_ps(1.44269502f), v = (__m512)x;
+  const __m512 whole = _mm512_roundscale_ps(_mm512_mul_ps(v, log2e), 0);
+  const Vector r = (Vector)_mm512_fmsub_ps(v, log2e, whole) + x * 1.92596303e-8f;
+  return (Vector)_mm512_scalef_ps((__m512)power_of_rest(r), whole);
+}
+
+/// 1 / (1 + exp(-x)); NaN stays NaN.
+[[gnu::always_inline]] inline Vector sigmoid(Vector x) {
+  const Vector bound = Vector{} + 150.0f, below = x > bound ? bound : x;
+  return 1.0f / (1.0f + exponential(below < -bound ? bound : -below));
+}
+
+/// x / (1 + exp(-x)), as eager computes it: NaN for negative infinity.
+[[gnu::always_inline]] inline Vector silu(Vector x) {
+  const Vector bound = Vector{} + 150.0f, below = x > bound ? bound : x;
+  return x / (1.0f + exponential(below < -bound ? bound : -below));
 }
 
 /// x (1 + erf(x / sqrt 2)) / 2, within 1.2e-7 |x|, as max(x, 0) - |x| e with e = erfc(|x| / sqrt 2) / 2. e is
@@ -185,36 +208,60 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
   return x / (1.0f + power_of_two(bounded));
 }
 
-/// As eager computes it; where x is NaN, so is the result.
-[[gnu::noinline]] Vector after(Vector x, const Post& p) {
-  const Vector zero{}, one = zero + 1.f;
-  switch (p.kind) {
-    case PostOpKind::Relu: return x <= 0.f ? zero : x;
-    case PostOpKind::GeluErf: return gelu_erf(x);
-    case PostOpKind::GeluTanh: return gelu_tanh(x);
-    case PostOpKind::Silu: return x / (one + COIL_VECTOR_MATH(expf)(-x));
-    case PostOpKind::Sigmoid: return one / (one + COIL_VECTOR_MATH(expf)(-x));
-    case PostOpKind::Tanh: return COIL_VECTOR_MATH(tanhf)(x);
-    case PostOpKind::Clip: {
-      const Vector low = zero + p.a, high = zero + p.b;
-      const Vector raised = x < low ? low : x;
-      return raised > high ? high : raised;
-    }
-    case PostOpKind::HardSwish:
-    case PostOpKind::HardSigmoid: {
-      const Vector shifted = x + 3.f, six = zero + 6.f;
-      const Vector raised = shifted < 0.f ? zero : shifted;
-      const Vector part = raised > 6.f ? six : raised;
-      return p.kind == PostOpKind::HardSwish ? x * part / 6.f : part / 6.f;
-    }
-    case PostOpKind::Elu: return x > 0.f ? x : p.a * COIL_VECTOR_MATH(expm1f)(x);
-    case PostOpKind::LeakyRelu: return x > 0.f ? x : p.a * x;
-    case PostOpKind::Scale: return p.a * x + p.b;
-    case PostOpKind::Add:
-    case PostOpKind::Mul:
-    case PostOpKind::Sum: break;
+/// One vector after a post-operation without operand, as eager computes it; where x is NaN, so is the result.
+template <PostOpKind kKind>
+[[gnu::always_inline]] inline Vector after(Vector x, const Post& p) {
+  const Vector zero{};
+  if constexpr (kKind == PostOpKind::Relu) return x <= 0.f ? zero : x;
+  if constexpr (kKind == PostOpKind::GeluErf) return gelu_erf(x);
+  if constexpr (kKind == PostOpKind::GeluTanh) return gelu_tanh(x);
+  if constexpr (kKind == PostOpKind::Silu) return silu(x);
+  if constexpr (kKind == PostOpKind::Sigmoid) return sigmoid(x);
+  if constexpr (kKind == PostOpKind::Tanh) return COIL_VECTOR_MATH(tanhf)(x);
+  if constexpr (kKind == PostOpKind::Elu) return x > 0.f ? x : p.a * COIL_VECTOR_MATH(expm1f)(x);
+  if constexpr (kKind == PostOpKind::LeakyRelu) return x > 0.f ? x : p.a * x;
+  if constexpr (kKind == PostOpKind::Scale) return p.a * x + p.b;
+  if constexpr (kKind == PostOpKind::Clip) {
+    const Vector low = zero + p.a, high = zero + p.b;
+    const Vector raised = x < low ? low : x;
+    return raised > high ? high : raised;
+  }
+  if constexpr (kKind == PostOpKind::HardSwish || kKind == PostOpKind::HardSigmoid) {
+    const Vector shifted = x + 3.f, six = zero + 6.f;
+    const Vector raised = shifted < 0.f ? zero : shifted;
+    const Vector part = raised > 6.f ? six : raised;
+    return kKind == PostOpKind::HardSwish ? x * part / 6.f : part / 6.f;
   }
   return x;
+}
+
+/// `kCount` vectors, so that their instructions overlap.
+template <PostOpKind kKind, int kCount>
+[[gnu::always_inline]] inline void after_all(Vector* x, const Post& p) {
+  COIL_UNROLL
+  for (int v = 0; v < kCount; ++v) x[v] = after<kKind>(x[v], p);
+}
+
+template <int kCount>
+[[gnu::always_inline]] inline void after_operation(Vector* x, const Post& p) {
+  using enum PostOpKind;
+  switch (p.kind) {
+    case Relu: return after_all<Relu, kCount>(x, p);
+    case GeluErf: return after_all<GeluErf, kCount>(x, p);
+    case GeluTanh: return after_all<GeluTanh, kCount>(x, p);
+    case Silu: return after_all<Silu, kCount>(x, p);
+    case Sigmoid: return after_all<Sigmoid, kCount>(x, p);
+    case Tanh: return after_all<Tanh, kCount>(x, p);
+    case Clip: return after_all<Clip, kCount>(x, p);
+    case HardSwish: return after_all<HardSwish, kCount>(x, p);
+    case HardSigmoid: return after_all<HardSigmoid, kCount>(x, p);
+    case Elu: return after_all<Elu, kCount>(x, p);
+    case LeakyRelu: return after_all<LeakyRelu, kCount>(x, p);
+    case Scale: return after_all<Scale, kCount>(x, p);
+    case Add:
+    case Mul:
+    case Sum: return;
+  }
 }
 
 /// `kWhole`: a vector of f32, all of whose elements are there.
@@ -253,12 +300,8 @@ void finish_row(const Rows& f, int r) {
     else if (p->operand)
       each([&](Vector& one, std::int64_t column, int count)
                __attribute__((always_inline)) { one += operand_of<kWhole>(*p, row, column, count); });
-    else if (p->kind == PostOpKind::GeluErf)
-      each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = gelu_erf(one); });
-    else if (p->kind == PostOpKind::GeluTanh)
-      each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = gelu_tanh(one); });
     else
-      each([&](Vector& one, std::int64_t, int) __attribute__((always_inline)) { one = after(one, *p); });
+      after_operation<kCount>(x, *p);
   }
   each([&](Vector& one, std::int64_t column, int count) __attribute__((always_inline)) {
     char* to = static_cast<char*>(f.y) + (row * f.y_step + column) * (kWhole ? 4 : bytes_of(f.element));
@@ -288,9 +331,105 @@ void finish_rows(const Rows& f) {
 
 void finish(const Rows& f) { is_whole(f) ? finish_rows<true>(f) : finish_rows<false>(f); }
 
+/// `kVectorsOf`: whole vectors of each piece, where they are few; -1 otherwise.
+template <int kVectorsOf>
+void copy_pieces(const Pieces& p) {
+  const std::int64_t vectors = kVectorsOf < 0 ? p.length / kLanes : kVectorsOf;
+  const auto rest = static_cast<__mmask16>((1u << (p.length % kLanes)) - 1);
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    const float* from = p.from + r * p.from_step;
+    float* to = p.to + r * p.to_step;
+    for (std::int64_t t = 0; t < p.taps; ++t, from += p.tap_step, to += p.length) {
+      for (std::int64_t v = 0; v < vectors; ++v) _mm512_storeu_ps(to + v * kLanes, _mm512_loadu_ps(from + v * kLanes));
+      if (rest == 0) continue;
+      const std::int64_t at = vectors * kLanes;
+      _mm512_mask_storeu_ps(to + at, rest, _mm512_maskz_loadu_ps(rest, from + at));
+    }
+  }
+}
+
+void copy(const Pieces& p) {
+  switch (p.length / kLanes) {
+    case 0: return copy_pieces<0>(p);
+    case 1: return copy_pieces<1>(p);
+    case 2: return copy_pieces<2>(p);
+    default: return copy_pieces<-1>(p);
+  }
+}
+
+// Elements, pairs and quarters of two vectors in turn, from the lower or the upper half of each quarter, pair or
+// vector.
+Vector low_elements(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
+}
+Vector high_elements(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+}
+Vector low_pairs(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
+}
+Vector high_pairs(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+}
+Vector low_halves(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+}
+Vector high_halves(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+}
+Vector even_quarters(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+}
+Vector odd_quarters(Vector a, Vector b) {
+  return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+
+/// Sixteen rows of sixteen become columns; of them `rows` and `columns` are there.
+void turn_block(float* to, std::int64_t to_step, const float* from, std::int64_t from_step, int rows, int columns) {
+  const auto present = static_cast<__mmask16>((1u << columns) - 1), stored = static_cast<__mmask16>((1u << rows) - 1);
+  Vector r[kLanes], t[kLanes];
+  COIL_UNROLL
+  for (int i = 0; i < kLanes; ++i)
+    r[i] = i < rows ? (Vector)_mm512_maskz_loadu_ps(present, from + i * from_step) : Vector{};
+  COIL_UNROLL
+  for (int i = 0; i < kLanes; i += 2) {
+    t[i] = low_elements(r[i], r[i + 1]);
+    t[i + 1] = high_elements(r[i], r[i + 1]);
+  }
+  // r[4 i + j] has column j of each quarter, of rows 4 i to 4 i + 3.
+  COIL_UNROLL
+  for (int i = 0; i < kLanes; i += 4) {
+    COIL_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      r[i + 2 * half] = low_pairs(t[i + half], t[i + 2 + half]);
+      r[i + 2 * half + 1] = high_pairs(t[i + half], t[i + 2 + half]);
+    }
+  }
+  COIL_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    const Vector low01 = low_halves(r[j], r[4 + j]), high01 = high_halves(r[j], r[4 + j]),
+                 low23 = low_halves(r[8 + j], r[12 + j]), high23 = high_halves(r[8 + j], r[12 + j]);
+    t[j] = even_quarters(low01, low23);
+    t[4 + j] = odd_quarters(low01, low23);
+    t[8 + j] = even_quarters(high01, high23);
+    t[12 + j] = odd_quarters(high01, high23);
+  }
+  COIL_UNROLL
+  for (int i = 0; i < kLanes; ++i)
+    if (i < columns) _mm512_mask_storeu_ps(to + i * to_step, stored, (__m512)t[i]);
+}
+
+void turn(const Turn& m) {
+  const auto part = [](std::int64_t left) { return left < kLanes ? static_cast<int>(left) : kLanes; };
+  for (std::int64_t row = 0; row < m.rows; row += kLanes)
+    for (std::int64_t column = 0; column < m.columns; column += kLanes)
+      turn_block(m.to + column * m.to_step + row, m.to_step, m.from + row * m.from_step + column, m.from_step,
+                 part(m.rows - row), part(m.columns - column));
+}
+
 }  // namespace
 
-const Kernels kAvx512 = {kWidth, kLanes, kRowsOf, kDepth, multiply, widen, finish};
+const Kernels kAvx512 = {kWidth, kLanes, kRowsOf, kDepth, multiply, widen, finish, copy, turn};
 
 }  // namespace coil::runtime::panels
 #endif

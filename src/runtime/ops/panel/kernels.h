@@ -51,6 +51,24 @@ struct Rows {
   std::int64_t y_step = 0;
 };
 
+/// Copies `rows` rows of `taps` pieces, which become neighbours.
+struct Pieces {
+  float* to = nullptr;
+  std::int64_t to_step = 0;  ///< from one row to the next
+  const float* from = nullptr;
+  std::int64_t from_step = 0, tap_step = 0;  ///< from one row to the next, and from one piece to the next
+  std::int64_t rows = 0, taps = 0, length = 0;
+};
+
+/// Columns of a matrix become rows.
+struct Turn {
+  float* to = nullptr;
+  std::int64_t to_step = 0;  ///< from one row to the next
+  const float* from = nullptr;
+  std::int64_t from_step = 0;          ///< from one row to the next
+  std::int64_t rows = 0, columns = 0;  ///< of `from`
+};
+
 struct Kernels {
   int width, lanes;    ///< of the widest panel, and of a vector
   const int* rows;     ///< at most of a strip, by the vectors of the panel that it multiplies
@@ -58,6 +76,8 @@ struct Kernels {
   void (*multiply)(const Strip&);
   void (*widen)(float* to, const void* from, Element, std::int64_t count);
   void (*finish)(const Rows&);
+  void (*copy)(const Pieces&);
+  void (*turn)(const Turn&);
 };
 
 extern const Kernels kAvx512;  ///< on x86-64 alone

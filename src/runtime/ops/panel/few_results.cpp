@@ -1,0 +1,254 @@
+#include "runtime/ops/panel/few_results.h"
+
+#include <algorithm>
+
+#include "runtime/device/threads.h"
+#include "runtime/ops/panel/gemm.h"
+#include "runtime/ops/panel/window_phases.h"
+#include "runtime/views/strided_copy.h"
+#include "runtime/views/view_layout.h"
+#include "support/error.h"
+
+namespace coil::runtime::panels {
+namespace {
+
+constexpr std::string_view kFewResults = "few_results:f32";
+constexpr std::int64_t kMostResults = 4;
+constexpr std::int64_t kPanel = kWidestPanel;
+
+std::size_t packed_floats(const ConvolutionProblem& p) { return static_cast<std::size_t>(numel(p.weight.sizes)); }
+
+/// Results of one line that a thread makes at a time, several lines of them.
+struct Block {
+  std::int64_t image = 0, z = 0, line = 0, lines = 0, place = 0, places = 0;
+};
+
+class FewResults : public PreparedCall {
+ public:
+  explicit FewResults(const ConvolutionProblem& p)
+      : phase_(phases_of(p)[0]),
+        images_(p.x.sizes[0]),
+        channels_(p.x.sizes[1]),
+        results_(p.y.sizes[1]),
+        from_(spatial_sizes(p.x)),
+        to_(spatial_sizes(p.y)),
+        low_(phase_.axes[2].taps.front().offset),
+        halo_(phase_.axes[2].taps.back().offset - low_) {
+    x_ = input(0, p.x, channels_last(DType::F32, p.x.sizes));
+    weight_ = staging_.input(1);
+    const bool old = std::ranges::any_of(p.post, [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
+    const BoundView form = dense_view(DType::F32, p.y.sizes);
+    y_ = same_layout(p.y.sizes, p.y.strides, form.strides) ? staging_.output(0) : staging_.output(0, p.y, form, old);
+    if (p.bias) bias_ = input(2, *p.bias, dense_view(DType::F32, p.bias->sizes));
+    describe_post(p);
+    divide_work();
+    scratch_ = staging_.scratch(static_cast<std::size_t>(scratch_floats_ * threads_) * sizeof(float));
+    pointers_.resize(staging_.operands());
+  }
+
+  std::size_t workspace_bytes() const override { return staging_.bytes(); }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    staging_.load(inputs, outputs, workspace, pointers_);
+    for (std::size_t i = 0; i < post_.size(); ++i)
+      if (post_operands_[i]) post_[i].operand = pointers_[*post_operands_[i]];
+    const auto count = static_cast<std::int64_t>(blocks_.size());
+    parallel_ranges(threads_, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t thread = begin; thread < end; ++thread) {
+        std::vector<Post> post(post_.size());
+        for (std::int64_t k = count * thread / threads_; k < count * (thread + 1) / threads_; ++k)
+          run_block(blocks_[static_cast<std::size_t>(k)], pointer<float>(scratch_) + thread * scratch_floats_, post);
+      }
+    });
+    staging_.store(outputs, pointers_);
+  }
+
+ private:
+  template <class T>
+  T* pointer(Staging::Operand o) const {
+    return static_cast<T*>(pointers_[o]);
+  }
+
+  Staging::Operand input(std::size_t index, const BoundView& given, const BoundView& form) {
+    if (same_layout(form.sizes, given.strides, form.strides)) return staging_.input(index);
+    return staging_.input(index, given, form);
+  }
+
+  std::int64_t plane() const { return to_[0] * to_[1] * to_[2]; }
+
+  void describe_post(const ConvolutionProblem& p) {
+    std::size_t next = 0;
+    for (const PostOp& op : p.post) {
+      Post made{.kind = op.kind, .a = static_cast<float>(op.a), .b = static_cast<float>(op.b)};
+      std::optional<Staging::Operand> operand;
+      if (op.kind == PostOp::Kind::Sum) operand = y_;
+      if (op.takes_operand()) {
+        const BoundView& given = p.operands.at(next);
+        const std::size_t index = p.first_operand + next++;
+        made.one_column = is_of_channels(given);
+        operand = made.one_column ? staging_.input(index) : input(index, given, dense_view(DType::F32, given.sizes));
+        if (made.one_column) made.operand_step = given.strides[1];
+      }
+      if (operand && !made.one_column) made.operand_step = plane();
+      post_.push_back(made);
+      post_operands_.push_back(operand);
+    }
+  }
+
+  /// A block's lines of x stay in the second-level cache.
+  void divide_work() {
+    constexpr std::int64_t kMostPlaces = 512, kMostFloats = 128 << 10, kMostLines = 16;
+    const std::int64_t places = std::min(to_[2], kMostPlaces);
+    line_step_ = (places + halo_ + kPanel + 15) / 16 * 16;
+    const auto &outer = phase_.axes[0], &inner = phase_.axes[1];
+    const auto depth = static_cast<std::int64_t>(outer.taps.size());
+    const std::int64_t reach = inner.taps.back().offset - inner.taps.front().offset;
+    const std::int64_t fit = (kMostFloats / (depth * channels_ * line_step_) - 1 - reach) / inner.from_step + 1;
+    const std::int64_t most = (to_[1] + thread_count() - 1) / thread_count();
+    const std::int64_t lines = std::clamp<std::int64_t>(fit, 1, std::clamp<std::int64_t>(most, 1, kMostLines));
+    lines_held_ = (lines - 1) * inner.from_step + reach + 1;
+    scratch_floats_ = depth * lines_held_ * channels_ * line_step_ + results_ * kPanel;
+    for (std::int64_t image = 0; image < images_; ++image)
+      for (std::int64_t z = 0; z < to_[0]; ++z)
+        for (std::int64_t line = 0; line < to_[1]; line += lines)
+          for (std::int64_t place = 0; place < to_[2]; place += places)
+            blocks_.push_back(
+                {image, z, line, std::min(lines, to_[1] - line), place, std::min(places, to_[2] - place)});
+    const std::int64_t work = images_ * plane() * results_ * phase_.taps() * channels_;
+    threads_ =
+        static_cast<int>(std::clamp<std::int64_t>(static_cast<std::int64_t>(blocks_.size()), 1, threads_worth(work)));
+  }
+
+  void run_block(const Block& b, float* scratch, std::vector<Post>& post) const {
+    const auto &outer = phase_.axes[0], &inner = phase_.axes[1];
+    const std::int64_t first = b.line * inner.from_step + inner.taps.front().offset;
+    const std::int64_t held =
+        (b.lines - 1) * inner.from_step + inner.taps.back().offset - inner.taps.front().offset + 1;
+    const std::int64_t slab = lines_held_ * channels_ * line_step_;
+    for (std::size_t t = 0; t < outer.taps.size(); ++t) {
+      const std::int64_t z = b.z * outer.from_step + outer.taps[t].offset;
+      for (std::int64_t line = 0; line < held; ++line)
+        turn_line(b, z, first + line, scratch + static_cast<std::int64_t>(t) * slab + line * channels_ * line_step_);
+    }
+    float* sum = scratch + static_cast<std::int64_t>(outer.taps.size()) * slab;
+    for (std::int64_t line = 0; line < b.lines; ++line)
+      for (std::int64_t place = 0; place < b.places; place += kPanel)
+        make_results(b, line, place, scratch, slab, sum, post);
+  }
+
+  /// [channels, line_step_] of what the block's results read of one line; zeros outside of x.
+  void turn_line(const Block& b, std::int64_t z, std::int64_t line, float* to) const {
+    const std::int64_t count = b.places + halo_, start = b.place + low_;
+    const bool there = z >= 0 && z < from_[0] && line >= 0 && line < from_[1];
+    const std::int64_t first = there ? std::clamp<std::int64_t>(-start, 0, count) : count,
+                       last = std::clamp<std::int64_t>(from_[2] - start, first, count);
+    if (first > 0 || last < count)
+      for (std::int64_t c = 0; c < channels_; ++c) {
+        std::fill_n(to + c * line_step_, first, 0.0f);
+        std::fill_n(to + c * line_step_ + last, count - last, 0.0f);
+      }
+    if (first == last) return;
+    const std::int64_t at = ((b.image * from_[0] + z) * from_[1] + line) * from_[2] + start + first;
+    kernels_.turn({.to = to + first,
+                   .to_step = line_step_,
+                   .from = pointer<const float>(x_) + at * channels_,
+                   .from_step = channels_,
+                   .rows = last - first,
+                   .columns = channels_});
+  }
+
+  /// Up to a panel's width of places of one line.
+  void make_results(const Block& b, std::int64_t line, std::int64_t place, const float* lines, std::int64_t slab,
+                    float* sum, std::vector<Post>& post) const {
+    const std::int64_t columns = std::min(kPanel, b.places - place), depth = phase_.taps() * channels_;
+    for (std::int64_t o = 0; o < results_; ++o)
+      std::fill_n(sum + o * kPanel, kPanel, bias_ ? pointer<const float>(*bias_)[o] : 0.0f);
+    const auto& inner = phase_.axes[1];
+    const float* weight = pointer<const float>(weight_);
+    for (std::size_t z = 0; z < phase_.axes[0].taps.size(); ++z)
+      for (const Tap& y : inner.taps)
+        for (const Tap& x : phase_.axes[2].taps) {
+          const std::int64_t held = line * inner.from_step + y.offset - inner.taps.front().offset;
+          kernels_.multiply({.a = weight,
+                             .a_step = depth,
+                             .panel = lines + static_cast<std::int64_t>(z) * slab + held * channels_ * line_step_ +
+                                      place + x.offset - low_,
+                             .panel_step = line_step_,
+                             .k = channels_,
+                             .sum = sum,
+                             .add = true,
+                             .vectors = static_cast<int>((columns + kernels_.lanes - 1) / kernels_.lanes),
+                             .rows = static_cast<int>(results_)});
+          weight += channels_;
+        }
+    finish(b.image, ((b.z * to_[1]) + b.line + line) * to_[2] + b.place + place, columns, sum, post);
+  }
+
+  void finish(std::int64_t image, std::int64_t at, std::int64_t columns, const float* sum,
+              std::vector<Post>& post) const {
+    const std::int64_t start = image * results_ * plane() + at;
+    std::ranges::copy(post_, post.begin());
+    for (Post& p : post)
+      if (p.operand && !p.one_column) p.operand = static_cast<const float*>(p.operand) + start;
+    kernels_.finish({.sum = sum,
+                     .rows = static_cast<int>(results_),
+                     .columns = static_cast<int>(columns),
+                     .post = post.data(),
+                     .posts = static_cast<int>(post.size()),
+                     .y = pointer<float>(y_) + start,
+                     .y_step = plane()});
+  }
+
+  const Kernels& kernels_ = kernels_of_this_machine();
+  Phase phase_;
+  std::int64_t images_, channels_, results_;
+  Places from_, to_;
+  std::int64_t low_, halo_;  ///< the first tap's offset along a line, and how far the last one's is from it
+  Staging staging_;
+  Staging::Operand x_ = 0, weight_ = 0, y_ = 0, scratch_ = 0;
+  std::optional<Staging::Operand> bias_;
+  std::vector<Post> post_;
+  std::vector<std::optional<Staging::Operand>> post_operands_;
+  std::vector<Block> blocks_;
+  std::int64_t line_step_ = 0, lines_held_ = 0, scratch_floats_ = 0;
+  int threads_ = 1;
+  std::vector<void*> pointers_;
+};
+
+/// Where it measured faster than oneDNN (docs/performance.md).
+bool few_results_gain(const ConvolutionProblem& p) {
+  constexpr std::int64_t kLeastChannels = 8, kLeastPlaces = 32;
+  return !p.transposed && p.groups == 1 && p.stride.back() == 1 && p.y.sizes[1] <= kMostResults &&
+         p.x.sizes[1] >= kLeastChannels && p.y.sizes.back() >= kLeastPlaces &&
+         numel(p.weight.sizes) > p.weight.sizes[0] * p.weight.sizes[1];
+}
+
+}  // namespace
+
+std::unique_ptr<PreparedCall> make_few_results(const ConvolutionProblem& p) {
+  if (p.packed_desc != kFewResults) return nullptr;
+  if (!is_f32(p) || p.transposed || p.groups != 1 || p.stride.back() != 1 || p.y.sizes[1] > kMostResults)
+    fail("a weight packed for convolutions with few results is given to another one");
+  if (p.packed_bytes < packed_floats(p) * sizeof(float))
+    fail("a packed weight does not have the form that its description says");
+  return std::make_unique<FewResults>(p);
+}
+
+std::optional<Packed> pack_few_results(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
+  if (!isa.starts_with("avx512") || !is_f32(p) || weight.dtype != DType::F32 || !few_results_gain(p))
+    return std::nullopt;
+  Packed packed;
+  packed.attributes["packed_desc"] = std::string(kFewResults);
+  packed.attributes["weight_sizes"] = p.weight.sizes;
+  // [O, C, ..] with the channels innermost.
+  Tensor given = weight, made = Tensor::empty(DType::F32, p.weight.sizes);
+  given.sizes = p.weight.sizes;
+  given.strides = p.weight.strides;
+  made.strides = channels_last(DType::F32, p.weight.sizes).strides;
+  copy_strided(made, given);
+  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed_floats(p) * sizeof(float))});
+  std::copy_n(made.bytes(), packed_floats(p) * sizeof(float), packed.bytes.bytes());
+  return packed;
+}
+
+}  // namespace coil::runtime::panels
