@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 import distribution_models as models
 
-DELAY = 0.05  # seconds that a rank comes late; a collective of these sizes takes less than one thousandth
+DELAY = 0.02  # seconds that a rank comes late; a collective of these sizes takes less than one thousandth
 CASES = {}
 
 
