@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import logging
 import os
 import pathlib
@@ -25,6 +26,8 @@ def pytest_configure(config):
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
+    gc.freeze()  # torch's million of objects, which each collection would look through
+    gc.set_threshold(20000, 20, 20)
     # Each run_decompositions() asks for torch's C++ operators once for every namespace there is, a third of what it
     # takes; the answer stays the same.
     torch._export.utils._materialize_cpp_cia_ops = functools.cache(torch._export.utils._materialize_cpp_cia_ops)
