@@ -404,6 +404,21 @@ def send_and_receive(r):
             raise AssertionError("it was compiled")
 
 
+@case
+def values_without_elements(r):
+    r.compare(lambda t: (t * 2, funcol.all_reduce(t[:0], "sum", r.group)), r.tensor(4, 3), calls=1)
+
+    def told_by_data(t, rows):
+        n = rows.item()
+        torch._check(n >= 0)
+        torch._check(n <= 8)
+        return funcol.all_reduce(t[:n] * 2, "sum", r.group) + 1, funcol.all_gather_tensor(t[:n], 0, r.group)
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        for n in (3, 0):
+            r.compare(told_by_data, r.tensor(9, 3), torch.tensor(n, device=r.device), calls=1)
+
+
 # --- dynamic sizes
 
 
