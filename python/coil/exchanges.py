@@ -54,8 +54,8 @@ def _combines(reduce, dtype):
 
 
 def _moves(dtype):
-    """Whether programs do: graphs leave calls on complex numbers to torch, and groups know no 8-bit floats."""
-    return not dtype.is_complex and not (dtype.is_floating_point and dtype.itemsize == 1)
+    """Whether programs do: graphs leave calls on other types to torch."""
+    return dtype in _FLOATS | _INTEGERS | {torch.int16, torch.bool}
 
 
 class Taker:

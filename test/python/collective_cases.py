@@ -136,7 +136,7 @@ def all_reduce_of_complex_numbers(r):
 
 
 @case
-def moves_of_complex_numbers(r):
+def moves_of_types_that_graphs_leave_to_torch(r):
     r.compare(lambda t: funcol.all_gather_tensor(t, 0, r.group), torch.view_as_complex(r.tensor(6, 2)), calls=1)
     r.compare(lambda t: funcol.broadcast(t * 2j, 0, r.group).real, torch.view_as_complex(r.tensor(5, 2)), calls=1)
 
