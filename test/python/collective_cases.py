@@ -299,8 +299,7 @@ def names_of_old(r):
 
 @case
 def move_of_a_sharded_dimension(r):
-    fn = lambda t: torch.ops._dtensor.shard_dim_alltoall(t + 1, 0, 1, r.name) * 2  # noqa: E731
-    r.compare(fn, r.tensor(3, 4 * r.world))
+    r.compare(lambda t: torch.ops._dtensor.shard_dim_alltoall(t + 1, 0, 1, r.name) * 2, r.tensor(3, 4 * r.world))
 
 
 # --- order, pending values, what is unused
