@@ -53,6 +53,11 @@ def _combines(reduce, dtype):
     return (dtype in _FLOATS and reduce in _COMBINATIONS | {"avg"}) or (dtype in _INTEGERS and reduce in _COMBINATIONS)
 
 
+def _moves(dtype):
+    """Whether programs do: graphs leave calls on other types to torch."""
+    return dtype in _FLOATS | _INTEGERS | {torch.int16, torch.bool}
+
+
 class Taker:
     """Says of the collectives of one graph which of them the program is to carry out. `place`: the device that the
     graph runs on where it is another than its tensors'.
@@ -71,6 +76,8 @@ class Taker:
         place = [argument.name for argument in operation._schema.arguments].index("group_name")
         name = node.args[place]
         if not tensors or not isinstance(name, str) or not self._can_take(tensors[0].device, name):
+            return None
+        if not all(_moves(t.dtype) for t in tensors):
             return None
         if op in _COMBINE and not all(_combines(node.args[1].lower(), t.dtype) for t in tensors):
             return None

@@ -295,6 +295,33 @@ void GraphReader::read_dimension_move(const Json& node) {
                                        given.at("group_name").as_string(), meta.as_tensor(), describe));
 }
 
+void GraphReader::read_batch_of_messages(const Json& node) {
+  std::map<std::string, Value> given;
+  for (const Json* input : node["inputs"].items()) given[(*input)["name"].as_string()] = argument((*input)["arg"]);
+  const auto outputs = node["outputs"].items();
+  if (given.size() != 5 || outputs.size() != 1) node.fail("expected a list each of kinds, peers, tags and tensors");
+  const auto names = outputs[0]->only_member().second->items();
+  const Values &kinds = given.at("op_list").as_list(), &tensors = given.at("tensors").as_list();
+  const sym::Exprs peers = given.at("peer_list").as_ints(), tags = given.at("tag_list").as_ints();
+  const std::size_t count = names.size();
+  if (kinds.size() != count || tensors.size() != count || peers.size() != count || tags.size() != count)
+    node.fail("the lists of a batch of messages are of different lengths");
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string& kind = kinds[i].as_string();
+    if (kind != "isend" && kind != "irecv")
+      node.fail(fmt::format("a message is an isend or an irecv, and not {}", kind));
+    const std::string target = "_c10d_functional." + kind + ".default";
+    const Json& name = (*names[i])["name"];
+    Node* made = module_.graph.call(
+        target, ops::normalize(*ops::find(target), {tensors[i], peers[i], tags[i], given.at("group_name")}, {}),
+        name.as_string());
+    read_metadata(node, made->meta);
+    made->meta.origins = {made->name};
+    made->meta.value = metadata(name);
+    define(name, made);
+  }
+}
+
 void GraphReader::read_call(const Json& node) {
   Call call;
   call.target = target_of(node["target"].as_string());
@@ -308,6 +335,7 @@ void GraphReader::read_call(const Json& node) {
     outputs = outputs.subspan(1);
   }
   if (call.target == "_dtensor.shard_dim_alltoall.default") return read_dimension_move(node);
+  if (call.target == "_c10d_functional.batch_p2p_ops.default") return read_batch_of_messages(node);
   call.op = ops::find(call.target);
   if (!call.op && !is_known_without_schema(call.target) && read_out_variant(node, call.target)) return;
   bool supported = call.op || is_known_without_schema(call.target);

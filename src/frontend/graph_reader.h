@@ -54,6 +54,8 @@ class GraphReader {
   void read_call(const Json& node);
   void read_arguments(std::span<const Json* const> inputs, Call& call);
   void read_dimension_move(const Json& node);
+  /// As the messages one after the other: those that nothing stands between begin together.
+  void read_batch_of_messages(const Json& node);
   bool read_out_variant(const Json& node, const std::string& target);
   void read_outputs(std::span<const Json* const> outputs, fx::Node* made, bool tuple_of_one);
   ops::Value make_items(fx::Node* made, std::span<const Json* const> outputs);

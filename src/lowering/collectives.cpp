@@ -137,7 +137,7 @@ Shots shots_of(Context& ctx, const TensorBox& x, std::string_view reduce) {
   const auto bytes = ir::comm_bytes(ctx.graph.env(), x.dtype(), x.sizes, sym::contiguous_strides(x.sizes));
   const std::int64_t one = ctx.options.one_shot_bytes < 0 ? kAlwaysOneShot : ctx.options.one_shot_bytes,
                      two = ctx.options.two_shot_bytes;
-  if (!bytes || std::max(one, two) == 0 || *bytes > std::max(one, two)) return Shots::None;
+  if (!bytes || *bytes == 0 || *bytes > std::max(one, two)) return Shots::None;
   return *bytes <= one ? Shots::One : Shots::Two;
 }
 

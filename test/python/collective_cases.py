@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 
 import distribution_models as models
 
-DELAY = 0.05  # seconds that a rank comes late; a collective of these sizes takes less than one thousandth
+DELAY = 0.02  # seconds that a rank comes late; a collective of these sizes takes less than one thousandth
 CASES = {}
 
 
@@ -133,6 +133,12 @@ def all_reduce(r):
 @case
 def all_reduce_of_complex_numbers(r):
     r.compare(lambda t: funcol.all_reduce(torch.view_as_complex(t), "sum", r.group) * 2j, r.tensor(6, 2))
+
+
+@case
+def moves_of_types_that_graphs_leave_to_torch(r):
+    r.compare(lambda t: funcol.all_gather_tensor(t, 0, r.group), torch.view_as_complex(r.tensor(6, 2)), calls=1)
+    r.compare(lambda t: funcol.broadcast(t * 2j, 0, r.group).real, torch.view_as_complex(r.tensor(5, 2)), calls=1)
 
 
 @case
@@ -293,8 +299,7 @@ def names_of_old(r):
 
 @case
 def move_of_a_sharded_dimension(r):
-    fn = lambda t: torch.ops._dtensor.shard_dim_alltoall(t + 1, 0, 1, r.name) * 2  # noqa: E731
-    r.compare(fn, r.tensor(3, 4 * r.world))
+    r.compare(lambda t: torch.ops._dtensor.shard_dim_alltoall(t + 1, 0, 1, r.name) * 2, r.tensor(3, 4 * r.world))
 
 
 # --- order, pending values, what is unused
@@ -402,6 +407,21 @@ def send_and_receive(r):
             assert "_c10d_functional.irecv.default" in str(e) and "collective_cases.py" in str(e), e
         else:
             raise AssertionError("it was compiled")
+
+
+@case
+def values_without_elements(r):
+    r.compare(lambda t: (t * 2, funcol.all_reduce(t[:0], "sum", r.group)), r.tensor(4, 3), calls=1)
+
+    def told_by_data(t, rows):
+        n = rows.item()
+        torch._check(n >= 0)
+        torch._check(n <= 8)
+        return funcol.all_reduce(t[:n] * 2, "sum", r.group) + 1, funcol.all_gather_tensor(t[:n], 0, r.group)
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        for n in (3, 0):
+            r.compare(told_by_data, r.tensor(9, 3), torch.tensor(n, device=r.device), calls=1)
 
 
 # --- dynamic sizes

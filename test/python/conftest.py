@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import logging
 import os
 import pathlib
@@ -25,6 +26,8 @@ def pytest_configure(config):
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
+    gc.freeze()  # torch's million of objects, which each collection would look through
+    gc.set_threshold(20000, 20, 20)
     # Each run_decompositions() asks for torch's C++ operators once for every namespace there is, a third of what it
     # takes; the answer stays the same.
     torch._export.utils._materialize_cpp_cia_ops = functools.cache(torch._export.utils._materialize_cpp_cia_ops)
@@ -50,7 +53,24 @@ def pytest_addoption(parser):
     )
 
 
+def fixtures_named_by(item):
+    """Definitions of what the test's parameters name, and of what those name in turn."""
+    known, names, seen = item._fixtureinfo.name2fixturedefs, list(item._fixtureinfo.argnames), set()
+    while names:
+        if (name := names.pop()) not in seen:
+            seen.add(name)
+            for definition in known.get(name, ()):
+                yield definition
+                names += definition.argnames
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config, items):
+    for item in items:  # what a module makes once is made by one worker
+        if not item.get_closest_marker("xdist_group") and any(
+            definition.scope == "module" for definition in fixtures_named_by(item)
+        ):
+            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
     if not config.getoption("--full"):
         full = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=full)

@@ -255,6 +255,21 @@ class Around(nn.Module):
         return x
 
 
+class Batched(nn.Module):
+    """Messages that torch begins as one batch: to the next rank, from the one before."""
+
+    def __init__(self, rank, ranks):
+        super().__init__()
+        self.next, self.previous = (rank + 1) % ranks, (rank - 1) % ranks
+
+    def forward(self, x):
+        kinds, peers = ["isend", "irecv", "isend", "irecv"], [self.next, self.previous] * 2
+        tensors = [x * 2, torch.empty_like(x), x.t().contiguous(), torch.empty_like(x.t().contiguous())]
+        made = functional.batch_p2p_ops(kinds, peers, [0, 0, 1, 1], tensors, dist.group.WORLD.group_name)
+        _, first, _, second = map(wait, made)
+        return first + 1, second.t() + x
+
+
 class RingAttention(nn.Module):
     """Each rank has its part of the sequence; keys and values go round, and the softmax's sums are brought along."""
 
@@ -360,6 +375,7 @@ def programs(rank, ranks):
     made["large"] = Large(), (values(300, 400),), None
     made["messages"] = Messages(rank, ranks), (values(40, 3), integers(torch.int64).view(2, 3)), None
     made["around"] = Around(rank, ranks), (values(70, 5),), None
+    made["batched"] = Batched(rank, ranks), (values(7, 5),), None
     made["ring"] = RingAttention(rank, ranks), tuple(values(2, 3, 5, 8) for _ in range(3)), None
     made["shared"], made["sharded"], made["planned"] = (
         (module, (torch.randn(8, 64, generator=torch.Generator().manual_seed(3))[mine],), None)

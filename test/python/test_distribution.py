@@ -27,6 +27,7 @@ PROGRAMS = (
     "experts",
     "messages",
     "around",
+    "batched",
     "ring",
     "dimensions",
     "shared",

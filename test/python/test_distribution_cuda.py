@@ -100,14 +100,25 @@ def test_program(folder, name):
         )  # the driver of tests maps none
 
 
-def run_on(processes, seconds):
-    """None of them ends in this time."""
+def going_on(processes, *stores, seconds=1.5):
+    """All have met the other rank at their store, and go on for this time."""
+    end = time.monotonic() + 60
+    met = lambda store: {name[-4:] for name in os.listdir(store)} >= {f"_2f{rank}" for rank in range(RANKS)}
+    while not all(store.exists() and met(store) for store in stores) and time.monotonic() < end:
+        time.sleep(0.05)
     time.sleep(seconds)
     ended = [p.communicate(timeout=60)[1] for p in processes if p.poll() is not None]
-    for process in processes:
-        process.kill()
-        process.wait()
     assert not ended
+
+
+def run_on(processes, *stores):
+    """None of them ends."""
+    try:
+        going_on(processes, *stores)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_recorded(folder):
@@ -115,8 +126,9 @@ def test_recorded(folder):
     as long as they are let; neither rank ends with an error.
     """
     command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
-    processes = [p for name in ("exchanges", "experts") for p in start(folder, name, command, f"recorded-{name}")]
-    run_on(processes, 5)
+    names = ("exchanges", "experts")
+    processes = [p for name in names for p in start(folder, name, command, f"recorded-{name}")]
+    run_on(processes, *(folder / f"recorded-{name}" for name in names))
 
 
 def test_shots_by_the_number_of_ranks(folder):
@@ -132,7 +144,7 @@ def test_messages_recorded(folder):
     """As CUDA graphs, each rank sending before it receives."""
     command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
     processes = start(folder, "around", command, "recorded-around")
-    run_on(processes, 4)
+    run_on(processes, folder / "recorded-around")
 
 
 def test_sums_by_nccl(folder):
@@ -153,12 +165,12 @@ def test_sums_in_kernels(folder):
     for errors in run(folder, "residuals", "fused", **SHARES):
         assert not errors
     command = lambda _: ("bench", "--seconds", "60")
-    run_on(start(folder, "residuals", command, "fused-bench", **SHARES), 5)
+    run_on(start(folder, "residuals", command, "fused-bench", **SHARES), folder / "fused-bench")
 
 
 def test_sums_in_kernels_recorded(folder):
     command = lambda _: ("bench", "--seconds", "60", "--set", "cuda.graphs=true")
-    run_on(start(folder, "residuals", command, "fused-recorded", **SHARES), 5)
+    run_on(start(folder, "residuals", command, "fused-recorded", **SHARES), folder / "fused-recorded")
 
 
 def test_sums_in_calls_of_their_own(folder):
@@ -210,10 +222,9 @@ def test_rank_that_leaves_sums_in_kernels(folder, ending):
         lambda _: ("bench", "--seconds", "60"),
         f"leaves-{ending}",
         **SHARES,
-        COIL_GROUP_TIMEOUT="4",
+        COIL_GROUP_TIMEOUT="3",
     )
-    time.sleep(5)
-    assert all(p.poll() is None for p in processes), [p.communicate(timeout=60) for p in processes]
+    going_on(processes, folder / f"leaves-{ending}")
     os.kill(processes[1].pid, ending)
     begin = time.monotonic()
     _, errors = processes[0].communicate(timeout=60)
@@ -245,8 +256,7 @@ def test_rank_that_dies(folder, graphs):
     """The other one ends with an error that names the rank and the collective, long before the time is over."""
     command = lambda _: ("bench", "--seconds", "60", "--set", f"cuda.graphs={graphs}")
     processes = start(folder, "exchanges", command, f"dies-{graphs}")
-    time.sleep(4)
-    assert all(p.poll() is None for p in processes), processes[0].communicate(timeout=60)
+    going_on(processes, folder / f"dies-{graphs}")
     os.kill(processes[1].pid, signal.SIGKILL)
     processes[1].wait()
     begin = time.monotonic()
@@ -260,7 +270,7 @@ def test_rank_that_dies(folder, graphs):
 def test_rank_that_is_late(folder):
     """It is stopped, and not gone: found by the time alone."""
     processes = start(folder, "exchanges", lambda _: ("bench", "--seconds", "60"), "late", COIL_GROUP_TIMEOUT="2")
-    time.sleep(4)
+    going_on(processes, folder / "late")
     os.kill(processes[1].pid, signal.SIGSTOP)
     _, errors = processes[0].communicate(timeout=60)
     os.kill(processes[1].pid, signal.SIGKILL)

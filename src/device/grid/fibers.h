@@ -3,6 +3,8 @@
 #pragma once
 
 // @piece fibers
+#undef _FORTIFY_SOURCE  // whose longjmp takes another stack for a frame that has returned
+#include <setjmp.h>
 #include <ucontext.h>
 #include <algorithm>
 #include <array>
@@ -20,14 +22,16 @@ static thread_local unsigned long c_grid_blocks;
 
 // A block's threads: fibers where the kernel waits anywhere, else plain calls.
 struct c_fiber {
-  ucontext_t context;
-  std::vector<char> stack;
+  jmp_buf place;
+  bool begun = false;
   bool done = false;
   unsigned waits = 0;
 };
+constexpr unsigned long c_stack_bytes = 1 << 16;
 struct c_block {
-  std::vector<std::unique_ptr<c_fiber>> fibers;
-  ucontext_t main;
+  std::vector<c_fiber> fibers;
+  std::unique_ptr<char[]> stacks;
+  jmp_buf main;
   unsigned now = 0;
   std::vector<unsigned long> slots;
   // Of the matrix unit: operands, and rows that lanes name. (Not variables of a thread: those have destructors, for
@@ -37,19 +41,42 @@ struct c_block {
   std::function<void()> body;
 };
 static thread_local c_block* c_here = nullptr;
+// Goes on elsewhere until somebody goes on here. (swapcontext would ask the system for the signals' mask each time.)
+__attribute__((noinline)) static void c_leave(jmp_buf& here, jmp_buf& elsewhere) {
+  if (!_setjmp(here)) _longjmp(elsewhere, 1);
+}
+// A fiber serves one block of the grid after the other.
 static void c_enter() {
   c_block* b = c_here;
-  b->body();
-  c_fiber& f = *b->fibers[b->now];
-  f.done = true;
-  swapcontext(&f.context, &b->main);
+  for (;;) {
+    b->body();
+    c_fiber& f = b->fibers[b->now];
+    f.done = true;
+    c_leave(f.place, b->main);
+  }
+}
+__attribute__((noinline)) static void c_begin_fiber(c_block& block) {
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = block.stacks.get() + block.now * c_stack_bytes;
+  context.uc_stack.ss_size = c_stack_bytes;
+  context.uc_link = nullptr;
+  makecontext(&context, c_enter, 0);
+  if (!_setjmp(block.main)) setcontext(&context);
+}
+// The fiber `now` runs to its next wait.
+static void c_resume(c_block& block) {
+  c_fiber& f = block.fibers[block.now];
+  if (f.begun) return c_leave(block.main, f.place);
+  f.begun = true;
+  c_begin_fiber(block);
 }
 // Every live thread of the block comes to its next wait before any goes on.
 static void c_wait() {
   c_block* b = c_here;
-  c_fiber& f = *b->fibers[b->now];
+  c_fiber& f = b->fibers[b->now];
   ++f.waits;
-  swapcontext(&f.context, &b->main);
+  c_leave(f.place, b->main);
 }
 static void c_launch(const unsigned long* grid, unsigned block_threads, unsigned cluster, bool waits,
                      const std::function<void()>& body) {
@@ -58,6 +85,10 @@ static void c_launch(const unsigned long* grid, unsigned block_threads, unsigned
   c_block block;
   c_here = &block;
   block.body = body;
+  if (waits) {
+    block.fibers.resize(threads);
+    block.stacks.reset(new char[threads * c_stack_bytes]);
+  }
   c_grid_blocks = grid[0] * grid[1] * grid[2];
   for (unsigned long z = 0; z < grid[2]; ++z)
     for (unsigned long y = 0; y < grid[1]; ++y)
@@ -71,31 +102,20 @@ static void c_launch(const unsigned long* grid, unsigned block_threads, unsigned
           continue;
         }
         block.slots.assign(threads, 0);
-        block.fibers.resize(threads);
-        for (auto& f : block.fibers) {
-          if (!f) f = std::make_unique<c_fiber>();
-          f->stack.resize(1 << 16);
-          f->done = false;
-          f->waits = 0;
-          getcontext(&f->context);
-          f->context.uc_stack.ss_sp = f->stack.data();
-          f->context.uc_stack.ss_size = f->stack.size();
-          f->context.uc_link = nullptr;
-          makecontext(&f->context, c_enter, 0);
-        }
+        for (c_fiber& f : block.fibers) f.done = false, f.waits = 0;
         for (bool live = true; live;) {
           // One round: from one wait to the next.
           live = false;
           unsigned least = ~0u;
-          for (auto& f : block.fibers)
-            if (!f->done) least = std::min(least, f->waits), live = true;
+          for (const c_fiber& f : block.fibers)
+            if (!f.done) least = std::min(least, f.waits), live = true;
           for (unsigned t = 0; t < threads; ++t) {
-            c_fiber& f = *block.fibers[t];
+            const c_fiber& f = block.fibers[t];
             if (f.done || f.waits != least) continue;
             block.now = t;
             c_thread_at.x = t % block_threads;
             c_block_at.x = (unsigned)x + t / block_threads;
-            swapcontext(&block.main, &f.context);
+            c_resume(block);
           }
         }
       }
