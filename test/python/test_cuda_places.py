@@ -152,7 +152,7 @@ def case_named(name):
 
 
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
-@pytest.mark.parametrize("name", ["of_signals", "of_pictures", "turned", "signals_back"])
+@pytest.mark.parametrize("name", ["of_signals", "of_volumes", "turned", "signals_back"])
 def test_groups_of_places_are_products(name, tmp_path):
     case = case_named(name)
     text = lines_of(case.function, case.args, tmp_path)

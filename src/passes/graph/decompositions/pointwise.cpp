@@ -405,6 +405,21 @@ Value where_numbers(Rewriter& r) {
 /// a * b + c; kernels contract it.
 Value fused_product(Rewriter& r) { return r.add(r.mul(r["a"], r["b"]), r["c"]); }
 
+void add_activations(DecompositionTable& t) {
+  t["aten.log_sigmoid.default"] = log_sigmoid;
+  t["aten.celu.default"] = celu;
+  t["aten.elu.default"] = elu;
+  t["aten.leaky_relu.default"] = leaky_relu;
+  t["aten.softplus.default"] = softplus;
+  t["aten.selu.default"] = selu;
+  t["aten.threshold.default"] = threshold;
+  t["aten.prelu.default"] = prelu;
+  t["aten._prelu_kernel.default"] = prelu;
+  t["aten.hardshrink.default"] = hard_shrink;
+  t["aten.softshrink.default"] = soft_shrink;
+  t["aten.glu.default"] = glu;
+}
+
 }  // namespace
 
 void decompose_pointwise(DecompositionTable& t) {
@@ -453,18 +468,7 @@ void decompose_pointwise(DecompositionTable& t) {
   t["aten.logaddexp.default"] = log_add_exp;
   t["aten.logaddexp2.default"] = log_add_exp;
   t["aten.hypot.default"] = hypot;
-  t["aten.log_sigmoid.default"] = log_sigmoid;
-  t["aten.celu.default"] = celu;
-  t["aten.elu.default"] = elu;
-  t["aten.leaky_relu.default"] = leaky_relu;
-  t["aten.softplus.default"] = softplus;
-  t["aten.selu.default"] = selu;
-  t["aten.threshold.default"] = threshold;
-  t["aten.prelu.default"] = prelu;
-  t["aten._prelu_kernel.default"] = prelu;
-  t["aten.hardshrink.default"] = hard_shrink;
-  t["aten.softshrink.default"] = soft_shrink;
-  t["aten.glu.default"] = glu;
+  add_activations(t);
   for (std::string_view op : {"aten.where.ScalarSelf", "aten.where.ScalarOther", "aten.where.Scalar"})
     t[op] = where_numbers;
 }
