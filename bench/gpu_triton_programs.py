@@ -62,6 +62,10 @@ def package(name, function, args):
             return function(*args)
 
     exported = torch.export.export(Module(), tuple(own(args)), strict=True)
+    graphs = [m.graph for m in exported.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    if not any("triton_kernel" in str(node.target) for graph in graphs for node in graph.nodes):
+        print(f"{name}, package: torch's export leaves the kernel out")
+        return False
     with tempfile.TemporaryDirectory() as folder:
         coil.compile(exported, device="cuda", options={"cache": "none"}).save(f"{folder}/m.coil")
         return check(f"{name}, package", coil.load(f"{folder}/m.coil")(*own(args)), function(*own(args)))

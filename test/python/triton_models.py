@@ -62,7 +62,7 @@ def plain_mixture(x, gate, w):
 def mixture_inputs(tokens=40, depth=24, width=40, experts=4, seed=0, device="cpu"):
     generator = torch.Generator().manual_seed(seed)
     sizes = (tokens, depth), (depth, experts), (experts, depth, width)
-    return [torch.randn(s, generator=generator).to(device) * 0.5 for s in sizes]
+    return [torch.randn(s, generator=generator, device="cpu").to(device) * 0.5 for s in sizes]
 
 
 # ---- A small Llama ----
