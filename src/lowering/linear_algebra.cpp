@@ -25,6 +25,10 @@ constexpr std::int64_t kWorthCopying = 256;         // and uses of each of their
 constexpr std::int64_t kSmallestDirect = 16 << 20;  // bytes of a result that several products write,
 constexpr std::int64_t kFewestDirect = 512;         // and its rows
 
+// On a device with grids of threads, a row times a matrix over so few elements is a loop: what makes the operands is
+// computed in it, and libraries have no kernel for many small ones.
+constexpr std::int64_t kFewTerms = 32;
+
 /// `n` up to a whole number of vectors; itself where that is not known or not worth it.
 Expr grown(const Context& ctx, DType dtype, Expr n) {
   const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(dtype));
@@ -228,8 +232,8 @@ TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, c
   return box;
 }
 
-/// y[B.., M, N] = a[B.., M, K] b as a sum of products, for the types that no library of the device takes. `b` may be
-/// one matrix for all of `a`.
+/// y[B.., M, N] = a[B.., M, K] b as a sum of products, for what no library of the device takes, or none well. `b` may
+/// be one matrix for all of `a`.
 TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
   const std::size_t rank = meta.sizes.size();
   const Exprs over{a.sizes.back()};
@@ -248,6 +252,10 @@ TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym
   if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.target().has(target::Feature::IntegerProducts))
     return product_by_kernel(ctx, a, b, meta);
   const std::size_t rank = meta.sizes.size();
+  const auto terms = a.sizes.back().constant();
+  if (ctx.target().has(target::Feature::ThreadGrids) && terms && *terms <= kFewTerms &&
+      meta.sizes[rank - 2].is_constant(1))
+    return product_by_kernel(ctx, a, b, meta);
   const Operands operands = grown_operands(ctx, a, b, rank - 2, rank - 1, meta);
   auto [box, out] = product_result(ctx, meta, operands.columns);
   add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}},

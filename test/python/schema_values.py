@@ -193,6 +193,7 @@ def main():
     parser.add_argument("--ops", default="", help="a pattern that the operators' names match")
     parser.add_argument("--set", action="append", default=[], help="a setting of the compiler")
     parser.add_argument("--recorded", help=argparse.SUPPRESS)
+    parser.add_argument("--in-place", action="store_true", help="operators that write to their argument, and no others")
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)

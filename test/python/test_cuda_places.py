@@ -115,6 +115,7 @@ CASES = [
         tuple(seeded(3, 4, 16, 6, dtype=BF16) for _ in range(3)),
         tolerance=3e-2,
     ),
+    Case("layouts", "rows_times_few_rows", torch.bmm, (seeded(6, 1, 16, dtype=BF16), seeded(6, 16, 40, dtype=BF16))),
     Case(
         "layouts",
         "one_place_with_relu",
@@ -166,3 +167,17 @@ def test_narrow_heads_stay_products_in_sixteen_bits(tmp_path):
     text = lines_of(case.function, case.args, tmp_path)
     assert text.count("= matmul(") == 2
     assert "attention" not in text
+
+
+@pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+@pytest.mark.parametrize(
+    "name, layout",
+    [
+        ("two_paths", "bf16[2, 2, 8, 9, 6] {[864, 432, 1, 48, 8]}"),
+        ("cut", "bf16[2, 32, 7, 6] {[1344, 1, 192, 32]}"),
+        ("pooled_tokens", "bf16[2, 16, 3, 4] {[192, 1, 64, 16]}"),
+    ],
+)
+def test_channels_are_innermost(name, layout, tmp_path):
+    case = case_named(name)
+    assert layout in lines_of(case.function, case.args, tmp_path)

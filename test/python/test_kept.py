@@ -13,12 +13,18 @@ from torch._dynamo.utils import counters
 from test_standalone import in_fresh_process
 from test_torch_compile import coil, graphs_of, same
 
-dynamo = importlib.import_module("coil.dynamo")
+dynamo, library, kept = (importlib.import_module(f"coil.{name}") for name in ("dynamo", "library", "kept"))
 
 
 @pytest.fixture(autouse=True)
 def folders(fresh, tmp_path, monkeypatch):
-    """Caches in which nothing is."""
+    """Caches in which nothing is, and no operators but those that the test defines: other tests' stay registered."""
+    others, decompositions = set(library.decompositions()), library.decompositions
+    monkeypatch.setattr(
+        library, "decompositions", lambda: {op: f for op, f in decompositions().items() if op not in others}
+    )
+    if kept._native.has_symm_mem_args():
+        monkeypatch.setattr(kept._native, "has_symm_mem_args", lambda: False)
     monkeypatch.setenv("COIL_CACHE", str(tmp_path / "coil"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "torch"))
     return tmp_path

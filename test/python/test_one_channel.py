@@ -47,5 +47,5 @@ def test_one_place():
 def test_no_reference(tmp_path, kind, channels):
     archive = tmp_path / "m.pt2"
     export(*case(kind, *channels), archive)
-    calls = [call[4] for call in library_convolutions(archive)]
-    assert calls and not any(name.startswith("ref") for name in calls), set(calls)
+    names = {call[4] for call in library_convolutions(archive)}  # none where a kernel of Coil's own computes it
+    assert not any(name.startswith("ref") for name in names), names

@@ -17,8 +17,8 @@ void put(std::string& file, std::uint64_t value, std::size_t bytes) {
 
 /// A kernel `k` of 40 registers, 16 bytes of stack and 1,200 of shared memory, beside which the machine has its own.
 std::string small_cubin() {
-  const std::string names = std::string("\0.shstrtab\0.symtab\0.nv.info\0.text.k\0.nv.shared.k\0", 52) +
-                            std::string(".nv.shared.reserved.0\0k\0", 24);
+  using namespace std::string_literals;
+  const std::string names = "\0.shstrtab\0.symtab\0.nv.info\0.text.k\0.nv.shared.k\0.nv.shared.reserved.0\0k\0"s;
   const auto name = [&](std::string_view text) {
     return names.find(std::string("\0", 1) + std::string(text) + std::string("\0", 1)) + 1;
   };
