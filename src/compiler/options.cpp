@@ -68,7 +68,7 @@ const Row kRows[] = {
     {"deterministic", Determinism(), "true|false|batch",
      "on cuda: carry out writes to one place in program order, by sorting, so that sums of floats are the same in "
      "every run; on the cpu they always are; batch: also compute each row of a batch as if it were alone, so that its "
-     "bits do not depend on the batch (docs/performance.md has the cost)"},
+     "bits do not depend on the batch (docs/performance_cpu.md has the cost)"},
     {"max_autotune", &Settings::max_autotune, "true|false",
      "on cuda, where the device is there: time each kernel in several launch configs and each matrix product by "
      "several "

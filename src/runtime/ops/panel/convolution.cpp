@@ -40,8 +40,8 @@ bool is_signal_in_groups(const ConvolutionProblem& p) {
   return p.spatial() == 1 && !p.transposed && p.groups > 1 && p.dilation[0] == 1 && p.x.dtype == DType::F32;
 }
 
-/// Where it measured faster than oneDNN (docs/performance.md), which has kernels that are as fast for fewer places or
-/// more channels.
+/// Where it measured faster than oneDNN (docs/performance_cpu.md), which has kernels that are as fast for fewer places
+/// or more channels.
 bool gains(const Signal& s) {
   constexpr std::int64_t kLeastResults = 8, kLeastPlaces = 48, kMostChannels = 16;
   return s.channels > 1 && s.channels <= kMostChannels && s.results >= kLeastResults && s.places >= kLeastPlaces;

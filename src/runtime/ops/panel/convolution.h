@@ -3,7 +3,7 @@
 // Where the channels of a group are neighbours, the window of a result is a row of places times channels, and the next
 // result's row begins `stride` places further: the rows overlap, and the convolution of a group is one product of them
 // with its weight, without a copy for each place. oneDNN 2.6 has no kernel for groups of few channels and many places:
-// 128 places of 16 channels run at 15 GFLOP/s there (docs/performance.md).
+// 128 places of 16 channels run at 15 GFLOP/s there (docs/performance_cpu.md).
 #pragma once
 #include "runtime/ops/convolution.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "runtime/device/threads.h"
+#include "runtime/ops/panel/convolution_call.h"
 #include "runtime/ops/panel/gemm.h"
-#include "runtime/ops/panel/window_phases.h"
 #include "runtime/views/strided_copy.h"
 #include "runtime/views/view_layout.h"
 #include "support/error.h"
@@ -23,76 +23,27 @@ struct Block {
   std::int64_t image = 0, z = 0, line = 0, lines = 0, place = 0, places = 0;
 };
 
-class FewResults : public PreparedCall {
+class FewResults : public ConvolutionCall {
  public:
   explicit FewResults(const ConvolutionProblem& p)
-      : phase_(phases_of(p)[0]),
+      : ConvolutionCall(p, dense_view(DType::F32, p.y.sizes)),
+        phase_(phases_of(p)[0]),
         images_(p.x.sizes[0]),
         channels_(p.x.sizes[1]),
         results_(p.y.sizes[1]),
-        from_(spatial_sizes(p.x)),
-        to_(spatial_sizes(p.y)),
         low_(phase_.axes[2].taps.front().offset),
         halo_(phase_.axes[2].taps.back().offset - low_) {
-    x_ = input(0, p.x, channels_last(DType::F32, p.x.sizes));
-    weight_ = staging_.input(1);
-    const bool old = std::ranges::any_of(p.post, [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
-    const BoundView form = dense_view(DType::F32, p.y.sizes);
-    y_ = same_layout(p.y.sizes, p.y.strides, form.strides) ? staging_.output(0) : staging_.output(0, p.y, form, old);
-    if (p.bias) bias_ = input(2, *p.bias, dense_view(DType::F32, p.bias->sizes));
-    describe_post(p);
+    describe_post(p, plane());
     divide_work();
-    scratch_ = staging_.scratch(static_cast<std::size_t>(scratch_floats_ * threads_) * sizeof(float));
-    pointers_.resize(staging_.operands());
-  }
-
-  std::size_t workspace_bytes() const override { return staging_.bytes(); }
-
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    staging_.load(inputs, outputs, workspace, pointers_);
-    for (std::size_t i = 0; i < post_.size(); ++i)
-      if (post_operands_[i]) post_[i].operand = pointers_[*post_operands_[i]];
-    const auto count = static_cast<std::int64_t>(blocks_.size());
-    parallel_ranges(threads_, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t thread = begin; thread < end; ++thread) {
-        std::vector<Post> post(post_.size());
-        for (std::int64_t k = count * thread / threads_; k < count * (thread + 1) / threads_; ++k)
-          run_block(blocks_[static_cast<std::size_t>(k)], pointer<float>(scratch_) + thread * scratch_floats_, post);
-      }
-    });
-    staging_.store(outputs, pointers_);
   }
 
  private:
-  template <class T>
-  T* pointer(Staging::Operand o) const {
-    return static_cast<T*>(pointers_[o]);
-  }
-
-  Staging::Operand input(std::size_t index, const BoundView& given, const BoundView& form) {
-    if (same_layout(form.sizes, given.strides, form.strides)) return staging_.input(index);
-    return staging_.input(index, given, form);
-  }
-
   std::int64_t plane() const { return to_[0] * to_[1] * to_[2]; }
 
-  void describe_post(const ConvolutionProblem& p) {
-    std::size_t next = 0;
-    for (const PostOp& op : p.post) {
-      Post made{.kind = op.kind, .a = static_cast<float>(op.a), .b = static_cast<float>(op.b)};
-      std::optional<Staging::Operand> operand;
-      if (op.kind == PostOp::Kind::Sum) operand = y_;
-      if (op.takes_operand()) {
-        const BoundView& given = p.operands.at(next);
-        const std::size_t index = p.first_operand + next++;
-        made.one_column = is_of_channels(given);
-        operand = made.one_column ? staging_.input(index) : input(index, given, dense_view(DType::F32, given.sizes));
-        if (made.one_column) made.operand_step = given.strides[1];
-      }
-      if (operand && !made.one_column) made.operand_step = plane();
-      post_.push_back(made);
-      post_operands_.push_back(operand);
-    }
+  Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) override {
+    made.one_column = is_of_channels(given);
+    made.operand_step = made.one_column ? given.strides[1] : plane();
+    return made.one_column ? staging_.input(index) : input(index, given, dense_view(DType::F32, given.sizes));
   }
 
   /// A block's lines of x stay in the second-level cache.
@@ -107,16 +58,20 @@ class FewResults : public PreparedCall {
     const std::int64_t most = (to_[1] + thread_count() - 1) / thread_count();
     const std::int64_t lines = std::clamp<std::int64_t>(fit, 1, std::clamp<std::int64_t>(most, 1, kMostLines));
     lines_held_ = (lines - 1) * inner.from_step + reach + 1;
-    scratch_floats_ = depth * lines_held_ * channels_ * line_step_ + results_ * kPanel;
+    const std::int64_t scratch_floats = depth * lines_held_ * channels_ * line_step_ + results_ * kPanel;
     for (std::int64_t image = 0; image < images_; ++image)
       for (std::int64_t z = 0; z < to_[0]; ++z)
         for (std::int64_t line = 0; line < to_[1]; line += lines)
           for (std::int64_t place = 0; place < to_[2]; place += places)
             blocks_.push_back(
                 {image, z, line, std::min(lines, to_[1] - line), place, std::min(places, to_[2] - place)});
-    const std::int64_t work = images_ * plane() * results_ * phase_.taps() * channels_;
-    threads_ =
-        static_cast<int>(std::clamp<std::int64_t>(static_cast<std::int64_t>(blocks_.size()), 1, threads_worth(work)));
+    divide_among_threads(static_cast<std::int64_t>(blocks_.size()),
+                         images_ * plane() * results_ * phase_.taps() * channels_, scratch_floats);
+  }
+
+  void run_parts(std::int64_t begin, std::int64_t end, float* scratch) const override {
+    std::vector<Post> post(post_.size());
+    for (std::int64_t k = begin; k < end; ++k) run_block(blocks_[static_cast<std::size_t>(k)], scratch, post);
   }
 
   void run_block(const Block& b, float* scratch, std::vector<Post>& post) const {
@@ -199,23 +154,14 @@ class FewResults : public PreparedCall {
                      .y_step = plane()});
   }
 
-  const Kernels& kernels_ = kernels_of_this_machine();
   Phase phase_;
   std::int64_t images_, channels_, results_;
-  Places from_, to_;
   std::int64_t low_, halo_;  ///< the first tap's offset along a line, and how far the last one's is from it
-  Staging staging_;
-  Staging::Operand x_ = 0, weight_ = 0, y_ = 0, scratch_ = 0;
-  std::optional<Staging::Operand> bias_;
-  std::vector<Post> post_;
-  std::vector<std::optional<Staging::Operand>> post_operands_;
   std::vector<Block> blocks_;
-  std::int64_t line_step_ = 0, lines_held_ = 0, scratch_floats_ = 0;
-  int threads_ = 1;
-  std::vector<void*> pointers_;
+  std::int64_t line_step_ = 0, lines_held_ = 0;
 };
 
-/// Where it measured faster than oneDNN (docs/performance.md).
+/// Where it measured faster than oneDNN (docs/performance_cpu.md).
 bool few_results_gain(const ConvolutionProblem& p) {
   constexpr std::int64_t kLeastChannels = 8, kLeastPlaces = 32;
   return !p.transposed && p.groups == 1 && p.stride.back() == 1 && p.y.sizes[1] <= kMostResults &&

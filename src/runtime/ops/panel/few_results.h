@@ -2,7 +2,7 @@
 // of x are turned so that places are neighbours, and the weight's rows multiply vectors of places.
 //
 // By panels of results (runtime/ops/panel/windows.h), and in oneDNN, a vector of sixteen results has three that are
-// wanted: 64 channels to 3 run at a fifth of what they could (docs/performance.md).
+// wanted: 64 channels to 3 run at a fifth of what they could (docs/performance_cpu.md).
 #pragma once
 #include "runtime/ops/convolution.h"
 

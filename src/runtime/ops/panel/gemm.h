@@ -5,7 +5,7 @@
 // oneDNN 2.6 reaches 370 to 430 GFLOP/s on two cores of an AVX-512 Xeon with a weight that the cache holds, and 310 to
 // 330 with one that comes from memory (128 rows, 768 and 3,072 columns). These loops fetch the next stretch of the
 // panel while they multiply by this one, which gives 370 to 390 for both. With AVX2 such loops are no faster than
-// oneDNN's (docs/performance.md).
+// oneDNN's (docs/performance_cpu.md).
 #pragma once
 #include "runtime/ops/gemm.h"
 #include "runtime/ops/panel/kernels.h"

@@ -2,11 +2,9 @@
 
 #include <algorithm>
 
-#include "runtime/device/threads.h"
 #include "runtime/ops/onednn/onednn.h"
+#include "runtime/ops/panel/convolution_call.h"
 #include "runtime/ops/panel/gemm.h"
-#include "runtime/ops/panel/kernels.h"
-#include "runtime/ops/panel/window_phases.h"
 #include "runtime/views/strided_copy.h"
 #include "runtime/views/view_layout.h"
 #include "support/cpu.h"
@@ -62,71 +60,20 @@ struct Position {
   Places q = {};
 };
 
-class Windows : public PreparedCall {
+class Windows : public ConvolutionCall {
  public:
   explicit Windows(const ConvolutionProblem& p)
-      : s_(p),
-        from_(spatial_sizes(p.x)),
-        to_(spatial_sizes(p.y)),
+      : ConvolutionCall(p, channels_last(DType::F32, p.y.sizes)),
+        s_(p),
         x_channels_(p.x.sizes[1]),
         y_channels_(p.y.sizes[1]) {
-    x_ = input(0, p.x, channels_last(DType::F32, p.x.sizes));
-    weight_ = staging_.input(1);
-    const bool old = std::ranges::any_of(p.post, [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
-    const BoundView form = channels_last(DType::F32, p.y.sizes);
-    y_ = same_layout(p.y.sizes, p.y.strides, form.strides) ? staging_.output(0) : staging_.output(0, p.y, form, old);
-    if (p.bias) bias_ = input(2, *p.bias, dense_view(DType::F32, p.bias->sizes));
-    describe_post(p);
+    describe_post(p, y_channels_);
     describe_jobs();
-    scratch_ = staging_.scratch(static_cast<std::size_t>(scratch_floats_ * threads_) * sizeof(float));
-    pointers_.resize(staging_.operands());
-  }
-
-  std::size_t workspace_bytes() const override { return staging_.bytes(); }
-
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    staging_.load(inputs, outputs, workspace, pointers_);
-    for (std::size_t i = 0; i < post_.size(); ++i)
-      if (post_operands_[i]) post_[i].operand = pointers_[*post_operands_[i]];
-    const auto count = static_cast<std::int64_t>(units_.size());
-    parallel_ranges(threads_, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t thread = begin; thread < end; ++thread)
-        run_units(count * thread / threads_, count * (thread + 1) / threads_,
-                  pointer<float>(scratch_) + thread * scratch_floats_);
-    });
-    staging_.store(outputs, pointers_);
   }
 
  private:
-  template <class T>
-  T* pointer(Staging::Operand o) const {
-    return static_cast<T*>(pointers_[o]);
-  }
-
-  Staging::Operand input(std::size_t index, const BoundView& given, const BoundView& form) {
-    if (same_layout(form.sizes, given.strides, form.strides)) return staging_.input(index);
-    return staging_.input(index, given, form);
-  }
-
-  void describe_post(const ConvolutionProblem& p) {
-    std::size_t next = 0;
-    for (const PostOp& op : p.post) {
-      Post made{.kind = op.kind, .a = static_cast<float>(op.a), .b = static_cast<float>(op.b)};
-      std::optional<Staging::Operand> operand;
-      if (op.kind == PostOp::Kind::Sum) {
-        operand = y_;
-        made.operand_step = y_channels_;
-      } else if (op.takes_operand()) {
-        operand = post_operand(p.operands.at(next), p.first_operand + next, made);
-        ++next;
-      }
-      post_.push_back(made);
-      post_operands_.push_back(operand);
-    }
-  }
-
   /// Its values are one for each channel, or one for all, or as many as y has.
-  Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) {
+  Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) override {
     if (!is_of_channels(given)) {
       made.operand_step = y_channels_;
       return input(index, given, channels_last(DType::F32, given.sizes));
@@ -157,9 +104,8 @@ class Windows : public PreparedCall {
       window_floats_ = std::max(window_floats_, job.direct ? 0 : (rows * job.depth + 15) / 16 * 16);
       add_units(job);
     }
-    threads_ = static_cast<int>(
-        std::clamp<std::int64_t>(static_cast<std::int64_t>(units_.size()), 1, threads_worth(multiplications)));
-    scratch_floats_ = window_floats_ + most_rows * kernels_.width;
+    divide_among_threads(static_cast<std::int64_t>(units_.size()), multiplications,
+                         window_floats_ + most_rows * kernels_.width);
   }
 
   void add_units(const Job& job) {
@@ -218,7 +164,7 @@ class Windows : public PreparedCall {
     return std::min(end, row / count * count + count);
   }
 
-  void run_units(std::int64_t begin, std::int64_t end, float* scratch) const {
+  void run_parts(std::int64_t begin, std::int64_t end, float* scratch) const override {
     const float* windows = nullptr;
     std::int64_t step = 0;
     std::vector<Post> post(post_.size());
@@ -398,20 +344,11 @@ class Windows : public PreparedCall {
     }
   }
 
-  const Kernels& kernels_ = kernels_of_this_machine();
   Shape s_;
-  Places from_, to_;
   std::int64_t x_channels_, y_channels_;
-  Staging staging_;
-  Staging::Operand x_ = 0, weight_ = 0, y_ = 0, scratch_ = 0;
-  std::optional<Staging::Operand> bias_;
-  std::vector<Post> post_;
-  std::vector<std::optional<Staging::Operand>> post_operands_;
   std::vector<Job> jobs_;
   std::vector<Unit> units_;
-  std::int64_t window_floats_ = 0, scratch_floats_ = 0;
-  int threads_ = 1;
-  std::vector<void*> pointers_;
+  std::int64_t window_floats_ = 0;
 };
 
 /// Whether each result is of the place in x where it lies.
@@ -431,7 +368,7 @@ bool has_costly_post(const ConvolutionProblem& p) {
          });
 }
 
-/// Where it measured faster than oneDNN (docs/performance.md), which reaches more of the processor's speed in whole
+/// Where it measured faster than oneDNN (docs/performance_cpu.md), which reaches more of the processor's speed in whole
 /// convolutions, but has slow ones for transposed convolutions, and for single places of several samples, and none for
 /// some paddings and post-operations.
 bool windows_gain(const ConvolutionProblem& p) {

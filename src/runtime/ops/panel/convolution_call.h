@@ -1,0 +1,53 @@
+// What convolutions in f32 by loops of Coil's own share: operands in the layouts that they read, post-operations, and
+// threads with scratch memory of their own.
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "runtime/ops/convolution.h"
+#include "runtime/ops/panel/kernels.h"
+#include "runtime/ops/panel/window_phases.h"
+
+namespace coil::runtime::panels {
+
+class ConvolutionCall : public PreparedCall {
+ public:
+  std::size_t workspace_bytes() const final { return staging_.bytes(); }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) final;
+
+ protected:
+  /// x comes channels-last, and y is made in `form`.
+  ConvolutionCall(const ConvolutionProblem&, const BoundView& form);
+  /// For the constructors of derived classes: the post-operations, whose operands `post_operand` describes; y itself,
+  /// where one adds to it, has its rows `y_step` apart.
+  void describe_post(const ConvolutionProblem&, std::int64_t y_step);
+  /// Likewise, at the end: `parts` of the work, which come to `multiplications`, each thread with so much scratch.
+  void divide_among_threads(std::int64_t parts, std::int64_t multiplications, std::int64_t scratch_floats);
+
+  virtual Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) = 0;
+  /// Parts of the work from `begin` to `end`, by one thread.
+  virtual void run_parts(std::int64_t begin, std::int64_t end, float* scratch) const = 0;
+
+  /// As it lies where that is in `form`, else a copy.
+  Staging::Operand input(std::size_t index, const BoundView& given, const BoundView& form);
+  template <class T>
+  T* pointer(Staging::Operand o) const {
+    return static_cast<T*>(pointers_[o]);
+  }
+
+  const Kernels& kernels_ = kernels_of_this_machine();
+  Places from_, to_;  ///< sizes of x's and y's spatial dimensions
+  Staging staging_;
+  Staging::Operand x_ = 0, weight_ = 0, y_ = 0;
+  std::optional<Staging::Operand> bias_;
+  std::vector<Post> post_;
+
+ private:
+  std::vector<std::optional<Staging::Operand>> post_operands_;
+  Staging::Operand scratch_ = 0;
+  std::int64_t parts_ = 0, scratch_floats_ = 0;
+  int threads_ = 1;
+  std::vector<void*> pointers_;
+};
+
+}  // namespace coil::runtime::panels
