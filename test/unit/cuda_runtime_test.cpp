@@ -484,6 +484,12 @@ TEST_F(FakeCuda, MachinesThatWillNotDoAreRefused) {
   EXPECT_NO_THROW(load(gpu_scaled_sum()));
 }
 
+TEST_F(FakeCuda, AKernelThatCannotBeLoadedIsNotSaidToBeMissing) {
+  machine->faults["cuModuleGetFunction"] = {2};
+  EXPECT_TRUE(has(error_of([&] { load(gpu_scaled_sum()); }), "CUDA_ERROR_OUT_OF_MEMORY"));
+  EXPECT_NO_THROW(load(gpu_scaled_sum()));
+}
+
 TEST_F(FakeCuda, WhatTheDriverRefusesIsSaidInItsWords) {
   Context context(load(gpu_scaled_sum()));
   machine->faults["cuLaunchKernel"] = {700, 1};

@@ -104,7 +104,7 @@ class CopyInserter {
     Part part{*offset, 1};
     for (std::size_t d = 0; d < v.sizes.size(); ++d) {
       const auto size = v.sizes[d].constant(), stride = v.strides[d].constant();
-      if (!size || !stride || *size < 1) return std::nullopt;
+      if (!size || !stride || *size < 1 || *stride < 0) return std::nullopt;
       part.count += (*size - 1) * *stride;
     }
     return 2 * part.count <= *all ? std::optional(part) : std::nullopt;

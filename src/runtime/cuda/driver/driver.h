@@ -21,7 +21,7 @@ using GraphExec = struct CUgraphExec_st*;
 
 // Values of cuda.h.
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvalidImage = 200, kNoBinaryForGpu = 209,
-                        kUnsupportedPtxVersion = 222, kNotReady = 600;
+                        kUnsupportedPtxVersion = 222, kNotFound = 500, kNotReady = 600;
 inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2,
                           kEventNoTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;

@@ -25,7 +25,10 @@ class CudaKernels : public LoadedKernels {
     const CurrentContext current(*device_);
     for (Module m : modules_) {
       Function f = nullptr;
-      if (device_->driver().module_function(&f, m, symbol.c_str()) == kSuccess) return f;
+      const Result result = device_->driver().module_function(&f, m, symbol.c_str());
+      if (result == kSuccess) return f;
+      if (result != kNotFound)  // the driver loads a kernel when it is asked for, and may find no memory
+        fail("{} cannot load the kernel {}: {}", device_->describe(), symbol, device_->driver().describe(result));
     }
     return nullptr;
   }
