@@ -17,13 +17,14 @@ class NoText(Exception):
     """A kernel uses something that cannot be written as source text."""
 
 
-def _has_source(value):
-    """A function of the user's that kernels call, run by Triton or while it compiles."""
-    return isinstance(value, (triton.JITFunction, _ConstexprFunction)) and not _is_tritons(value.fn)
-
-
 def _is_jitted(value):
+    """A function that kernels call, run by Triton or while it compiles."""
     return isinstance(value, (triton.JITFunction, _ConstexprFunction))
+
+
+def _has_source(value):
+    """One of the user's."""
+    return _is_jitted(value) and not _is_tritons(value.fn)
 
 
 def _names(function):

@@ -2,6 +2,7 @@
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
 #include "compiler/report.h"
+#include "compiler/resources_text.h"
 #include "compiler/signature.h"
 #include "compiler/torch_package.h"
 #include "runtime/executor/executor.h"
@@ -15,6 +16,13 @@ namespace {
 
 bool wants_provenance(const CompileOptions& options) {
   return options.provenance || parse_settings(options.settings).provenance;
+}
+
+std::string resources_of(const Machine& machine, const wrapper::Program& lines, const runtime::StoredProgram& program) {
+  std::string text = resources_text(lines, *machine.backend, program.libraries);
+  for (std::size_t k = 0; k < program.other_libraries.size(); ++k)
+    text += resources_text(lines, machine.backend_of(program.plan.others[k].device), program.other_libraries[k]);
+  return text;
 }
 
 /// `lower(stage)` gives the program as wrapper lines; `look(lowered, program)` sees what was made of them.
@@ -38,6 +46,7 @@ Compiled compile_lowered(const CompileOptions& options, F&& lower, Look&& look) 
     if (!parse_settings(options.settings).provenance) out.program->provenance.clear();
   }
   describe_program(out.report, lines);
+  out.report.resources = resources_of(lowered.machine, lines, *out.program);
   out.report.text = report_text(out.report, lowered.source_lines, *lowered.graph, lowered.schedule, lines,
                                 lowered.machine.target().costs);
   stage.write_timings();

@@ -285,11 +285,9 @@ codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::
       const auto* ptx = reinterpret_cast<const std::byte*>(kernel->ptx.data());
       if (!kernel->ptx.empty()) binaries.libraries.emplace_back(ptx, ptx + kernel->ptx.size());
     }
-  const std::string resources = resources_text(lines, backend.resources(binaries.libraries), backend.target());
-  stages.report().resources += resources;
   stages.show_any(kStagePtx, [&] { return backend.portable_text(binaries.libraries); });
   stages.show_any(kStageSass, [&] { return backend.machine_text(binaries.libraries); });
-  stages.show_any(kStageResources, [&] { return resources; });
+  stages.show_any(kStageResources, [&] { return resources_text(lines, backend, binaries.libraries); });
   return binaries;
 }
 

@@ -31,17 +31,18 @@ std::string bytes(std::int64_t count) { return human_bytes(static_cast<std::uint
 
 }  // namespace
 
-std::string resources_text(const wrapper::Program& program, std::span<const codegen::KernelResources> kernels,
-                           const target::Target& target) {
+std::string resources_text(const wrapper::Program& program, const codegen::Backend& backend,
+                           const codegen::Libraries& libraries) {
   const std::map<std::string, Block> blocks = blocks_of(program);
   std::string text;
-  for (const codegen::KernelResources& k : kernels) {
+  for (const codegen::KernelResources& k : backend.resources(libraries)) {
     const auto block = blocks.find(k.symbol);
     const std::int64_t shared = k.shared_bytes + (block == blocks.end() ? 0 : block->second.dynamic_bytes);
     text += fmt::format("{}: {} registers, {} of shared memory, {} of stack", k.symbol, k.registers, bytes(shared),
                         bytes(k.stack_bytes));
-    const auto fits =
-        block == blocks.end() ? std::nullopt : target::occupancy(target, {block->second.threads, k.registers, shared});
+    const auto fits = block == blocks.end()
+                          ? std::nullopt
+                          : target::occupancy(backend.target(), {block->second.threads, k.registers, shared});
     if (fits)
       text += fmt::format("; {} blocks of {} threads at once, {:.0f} % of all threads, limited by {}", fits->blocks,
                           block->second.threads, fits->share * 100, fits->limit);

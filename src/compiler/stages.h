@@ -80,7 +80,6 @@ class Stages {
     if (!shows(stage.name)) return;
     if (const std::string made = text(); !made.empty()) write(stage, made);
   }
-  CompileReport& report() { return report_; }
   /// What a pass made; of one that changed nothing only that.
   void show_pass(std::string_view name, const std::string& text, bool changed);
 

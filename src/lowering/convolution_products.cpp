@@ -17,8 +17,7 @@ Expr places(const Exprs& sizes) { return sizes[0] * sym::product(std::span(sizes
 BufferView channels_last_operand(Context& ctx, const TensorBox& x) {
   if (auto view = x.copied(ir::lies_channels_last)) return *view;
   const ir::BufferId whole = x.realize();
-  if (!ctx.graph.buffer(whole).layout.fixed && x.sizes == ctx.graph.buffer(whole).layout.sizes)
-    ir::relayout(ctx.graph, whole, ir::channels_last(x.sizes));
+  if (x.sizes == ctx.graph.buffer(whole).layout.sizes) ir::relayout(ctx.graph, whole, ir::channels_last(x.sizes));
   if (auto view = x.strided(); view && ir::lies_channels_last(*view)) {
     ctx.graph.buffer(view->buffer).layout.fixed = true;
     return *view;

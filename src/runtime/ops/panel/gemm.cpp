@@ -330,6 +330,11 @@ Division divide(std::int64_t m, std::int64_t panels, std::int64_t multiplication
   return d;
 }
 
+bool is_costly(const PostOp& op) {
+  using enum PostOp::Kind;
+  return op.kind == Silu || op.kind == GeluErf || op.kind == GeluTanh;
+}
+
 const Kernels& kernels_of_this_machine() {
 #ifdef __x86_64__
   if (machine_runs("avx512")) return kAvx512;
@@ -372,10 +377,7 @@ void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t
 std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std::string_view isa) {
   // Of fewer, a panel's sums are stored as often as they are added to, which costly post-operations make up for.
   constexpr std::int64_t kLeastColumns = 64;
-  const bool costly = std::ranges::any_of(p.post, [](const PostOp& op) {
-    return op.kind == PostOp::Kind::GeluErf || op.kind == PostOp::Kind::GeluTanh || op.kind == PostOp::Kind::Silu;
-  });
-  const std::int64_t least_depth = costly ? 32 : 128;
+  const std::int64_t least_depth = std::ranges::any_of(p.post, is_costly) ? 32 : 128;
   if (!isa.starts_with("avx512") || !element_of(weight.dtype) || !element_of(p.a.given.dtype) ||
       !element_of(p.y.given.dtype) || p.k == 0 || (!p.batch_invariant && (p.n < kLeastColumns || p.k < least_depth)))
     return std::nullopt;

@@ -1,5 +1,5 @@
 // Products by a constant weight that is packed in panels of neighbouring columns: in f32, with loops of our own for
-// AVX-512 (panel_kernels.h).
+// AVX-512 (kernels.h).
 //
 // A product that reads its weight once from memory, as those of a transformer's inference do, is held by that:
 // oneDNN 2.6 reaches 370 to 430 GFLOP/s on two cores of an AVX-512 Xeon with a weight that the cache holds, and 310 to
@@ -30,6 +30,9 @@ void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t
 
 /// Throws Error where this machine has none.
 const Kernels& kernels_of_this_machine();
+
+/// Whether oneDNN takes longer for a post-operation than these loops.
+bool is_costly(const PostOp&);
 
 /// Threads that a product of so many multiplications is divided among, at most thread_count().
 int threads_worth(std::int64_t multiplications);

@@ -359,13 +359,9 @@ bool is_direct(const ConvolutionProblem& p) {
   return all(p.stride, 1) && all(p.padding, 0) && all(p.padding_end, 0);
 }
 
-/// Post-operations that oneDNN takes longer for than these loops.
 bool has_costly_post(const ConvolutionProblem& p) {
   constexpr std::size_t kManyOperands = 2;
-  return p.operands.size() >= kManyOperands || std::ranges::any_of(p.post, [](const PostOp& op) {
-           using enum PostOp::Kind;
-           return op.kind == Silu || op.kind == GeluErf || op.kind == GeluTanh;
-         });
+  return p.operands.size() >= kManyOperands || std::ranges::any_of(p.post, is_costly);
 }
 
 /// Where it measured faster than oneDNN (docs/performance_cpu.md), which reaches more of the processor's speed in whole
