@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import zoo_gpu_networks as networks
+
 
 @dataclasses.dataclass
 class Entry:
@@ -24,7 +26,15 @@ class Entry:
 class Output(nn.Module):
     """The one tensor of interest of what a model returns."""
 
-    NAMES = ("logits", "last_hidden_state", "prediction_logits", "reconstruction", "prediction_outputs")
+    NAMES = (
+        "logits",
+        "last_hidden_state",
+        "prediction_logits",
+        "reconstruction",
+        "prediction_outputs",
+        "audio_values",
+        "predicted_depth",
+    )
 
     def __init__(self, model):
         super().__init__()
@@ -310,6 +320,27 @@ MODELS = {
     "halonet26t": of_timm("halonet26t", size=256),
     "botnet26t": of_timm("botnet26t_256", size=256),
     "lambda_resnet26t": of_timm("lambda_resnet26t", size=256),
+    # Taken later again, in the same way
+    "xception41": of_timm("xception41"),
+    "dpn68": of_timm("dpn68"),
+    "mixnet_s": of_timm("mixnet_s"),
+    "gernet_s": of_timm("gernet_s"),
+    "coat_tiny": of_timm("coat_tiny", large=32),
+    "sequencer2d_s": of_timm("sequencer2d_s", large=16),
+    "fasternet_t0": of_timm("fasternet_t0"),
+    "shvit_s1": of_timm("shvit_s1"),
+    "mobilevitv2_075": of_timm("mobilevitv2_075", size=256),
+    "resnetv2_50": of_timm("resnetv2_50"),
+    "swiftformer_xs": of_timm("swiftformer_xs"),
+    "repghostnet_100": of_timm("repghostnet_100"),
+    "tresnet_m": of_timm("tresnet_m"),
+    "lcnet_100": of_timm("lcnet_100", large=128),
+    "eca_nfnet_l0": of_timm("eca_nfnet_l0", large=32),
+    "gcresnext26ts": of_timm("gcresnext26ts", size=256),
+    "regnetz_b16": of_timm("regnetz_b16", large=32),
+    "convformer_s18": of_timm("convformer_s18", large=32),
+    "vit_medium_reg": of_timm("vit_medium_patch16_reg4_256", size=256),
+    "mobilenetv4_hybrid": of_timm("mobilenetv4_hybrid_medium", size=256),
     # Encoders
     "bert_base": of_transformers("BertModel", "BertConfig", words(512, 30522)),
     "distilbert": of_transformers("DistilBertModel", "DistilBertConfig", words(512, 30522)),
@@ -583,6 +614,98 @@ MODELS = {
     "perceiver": of_transformers(
         "PerceiverModel", "PerceiverConfig", lambda n: (torch.randn(n, 1024, 768),), large=8, num_latents=256
     ),
+    # Taken later again, in the same way
+    "stablelm_200m": decoder("StableLm", num_attention_heads=16, num_key_value_heads=16),
+    "cohere_200m": decoder("Cohere", num_attention_heads=16, num_key_value_heads=4),
+    "starcoder2_200m": decoder("Starcoder2", num_attention_heads=16, num_key_value_heads=2),
+    "granite_200m": decoder("Granite", num_attention_heads=16, num_key_value_heads=4),
+    "gptj_200m": decoder("GPTJ", n_embd=1024, n_layer=12, n_head=16, rotary_dim=32),
+    "gpt_bigcode": decoder("GPTBigCode", n_embd=1024, n_layer=12, n_head=16),
+    "qwen2_moe": decoder(
+        "Qwen2Moe",
+        num_attention_heads=16,
+        num_key_value_heads=4,
+        num_hidden_layers=6,
+        num_experts=16,
+        moe_intermediate_size=512,
+        shared_expert_intermediate_size=1024,
+    ),
+    "rwkv_170m": of_transformers(
+        "RwkvModel",
+        "RwkvConfig",
+        words(128, 20000),
+        vocab_size=20000,
+        hidden_size=768,
+        num_hidden_layers=4,
+        use_cache=False,
+    ),
+    "longformer_base": of_transformers(
+        "LongformerModel",
+        "LongformerConfig",
+        words(1024, 30522),
+        large=4,
+        num_hidden_layers=6,
+        attention_window=256,
+        max_position_embeddings=1026,
+    ),
+    "funnel_small": of_transformers("FunnelModel", "FunnelConfig", words(512, 30522)),
+    "nystromformer": of_transformers(
+        "NystromformerModel", "NystromformerConfig", words(512, 30000), max_position_embeddings=512
+    ),
+    "mobilebert": of_transformers("MobileBertModel", "MobileBertConfig", words(512, 30522)),
+    "layoutlm": of_transformers(
+        "LayoutLMModel",
+        "LayoutLMConfig",
+        lambda n: (torch.randint(0, 30522, (n, 512)), torch.randint(0, 500, (n, 512, 4)).sort(-1).values),
+    ),
+    "pegasus": of_transformers(
+        "PegasusForConditionalGeneration",
+        "PegasusConfig",
+        lambda n: (torch.randint(0, 50265, (n, 512)), None, torch.randint(0, 50265, (n, 128))),
+        use_cache=False,
+        d_model=768,
+        encoder_layers=6,
+        decoder_layers=6,
+        encoder_attention_heads=12,
+        decoder_attention_heads=12,
+        encoder_ffn_dim=3072,
+        decoder_ffn_dim=3072,
+    ),
+    "data2vec_audio": of_transformers(
+        "Data2VecAudioModel", "Data2VecAudioConfig", lambda n: (torch.randn(n, 80_000),), large=8, mask_time_prob=0.0
+    ),
+    "sew_tiny": of_transformers(
+        "SEWModel", "SEWConfig", lambda n: (torch.randn(n, 80_000),), large=8, apply_spec_augment=False
+    ),
+    "encodec": of_transformers("EncodecModel", "EncodecConfig", lambda n: (torch.randn(n, 1, 24_000),), large=8),
+    "dpt_small": of_transformers(
+        "DPTForDepthEstimation",
+        "DPTConfig",
+        pictures(384),
+        large=8,
+        hidden_size=384,
+        num_attention_heads=6,
+        intermediate_size=1536,
+        backbone_out_indices=[2, 5, 8, 11],
+        neck_hidden_sizes=[48, 96, 192, 384],
+        fusion_hidden_size=128,
+    ),
+    "glpn": of_transformers("GLPNForDepthEstimation", "GLPNConfig", pictures(256), large=8),
+    "vit_mae": of_transformers("ViTMAEModel", "ViTMAEConfig", pictures(224), large=64, mask_ratio=0.0),
+    "levit_hf": of_transformers("LevitModel", "LevitConfig", pictures(224), large=64),
+    "vitdet": of_transformers(
+        "VitDetModel",
+        "VitDetConfig",
+        pictures(512),
+        large=8,
+        image_size=512,
+        pretrain_image_size=512,
+        hidden_size=384,
+        num_attention_heads=6,
+        window_size=8,
+        window_block_indices=[0, 1, 3, 4, 6, 7, 9, 10],
+        use_relative_position_embeddings=True,
+    ),
     # Written here
     "recommender": Entry(
         Recommender, lambda n: (torch.randn(n, 13), torch.randint(0, 100_000, (n, 26, 4))), small=64, large=4096
@@ -594,4 +717,32 @@ MODELS = {
     "relative_encoder_197": Entry(lambda: RelativeEncoder(tokens=197), lambda n: (torch.randn(n, 197, 768),), large=64),
     "graph_sage": Entry(GraphNetwork, edges_of(10_000, 100_000)),
     "lstm_tagger": Entry(Tagger, words(64, 20_000), large=64),
+    # Written in zoo_gpu_networks.py, in the same way
+    "dit_small": Entry(
+        networks.DiffusionTransformer,
+        lambda n: (torch.randn(n, 4, 32, 32), torch.rand(n) * 1000, torch.randint(0, 1000, (n,))),
+        large=32,
+    ),
+    "latent_decoder": Entry(networks.LatentDecoder, pictures(32, 4), large=16),
+    "style_transfer": Entry(networks.StyleTransfer, pictures(256), large=8),
+    "decode_step": Entry(networks.DecodeStep, networks.DecodeStep.inputs, large=16),
+    "linear_attention": Entry(networks.LinearAttention, words(2048, 20000), large=8),
+    "local_attention": Entry(networks.LocalAttention, words(2048, 20000), large=8),
+    "top_two_experts": Entry(networks.TopTwoExperts, lambda n: (torch.randn(n, 512, 512),), large=16),
+    "gated_waves": Entry(networks.GatedWaves, lambda n: (torch.randn(n, 1, 16000),), large=8),
+    "selective_scan": Entry(networks.SelectiveScan, lambda n: (torch.randn(n, 1024, 512),), large=8),
+    "points": Entry(networks.Points, lambda n: (torch.randn(n, 3, 1024),), large=64),
+    "volumes": Entry(networks.Volumes, lambda n: (torch.randn(n, 1, 64, 64, 64),), large=4),
+    "detector": Entry(networks.Detector, pictures(512), large=16),
+    "enlarging": Entry(networks.Enlarging, pictures(64), large=16),
+    "axial_attention": Entry(networks.AxialAttention, pictures(256), large=16),
+    "cross_network": Entry(networks.CrossNetwork, lambda n: (torch.randint(0, 50_000, (n, 32)),), small=64, large=8192),
+    "edge_attention": Entry(networks.EdgeAttention, edges_of(10_000, 100_000)),
+    "actor_critic": Entry(
+        networks.ActorCritic, lambda n: (torch.randn(n, 64), torch.randn(n, 16)), small=32, large=16384
+    ),
+    "fields": Entry(networks.Fields, lambda n: (torch.randn(n, 64, 3),), small=64, large=2048),
+    "speaker": Entry(
+        networks.Speaker, lambda n: (torch.randint(0, 10_000, (n, 40)), torch.randint(0, 10_000, (n, 40))), large=64
+    ),
 }

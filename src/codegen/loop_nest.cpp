@@ -78,6 +78,23 @@ class Builder {
     }
   }
 
+  /// Cuts outer dimensions in two where indices ask for their parts, v / k and v % k: batch and channel of what was
+  /// flattened lie apart in memory, and neighbours of the last part may lie side by side.
+  void cut() {
+    std::size_t next = nest_.outer.size();
+    for (std::size_t d = 0; d < nest_.outer.size(); ++d) {
+      const LoopDim whole = nest_.outer[d];
+      const auto size = whole.size.constant();
+      const auto part = size ? common_part(whole.var, *size) : std::nullopt;
+      if (!part) continue;
+      const LoopDim first{graph_.ivar(next++), *size / *part}, last{graph_.ivar(next++), *part};
+      nest_.outer[d] = first;
+      nest_.outer.insert(nest_.outer.begin() + static_cast<std::ptrdiff_t>(d) + 1, last);
+      rewrite({whole.var}, {first.var * *part + last.var});
+      simplify();
+    }
+  }
+
   void drop_ones(std::vector<LoopDim>& dims) {
     Exprs from;
     std::erase_if(dims, [&](const LoopDim& d) {
@@ -116,6 +133,33 @@ class Builder {
   }
 
  private:
+  /// The k of all v / k and v % k of a variable, when it is the same in all, divides the variable's size, and is worth
+  /// a loop of its own.
+  std::optional<std::int64_t> common_part(Expr var, std::int64_t size) {
+    std::unordered_set<Expr> parts;
+    const std::function<void(Expr)> collect = [&](Expr e) {
+      const bool divides = e.kind() == sym::Kind::FloorDiv || e.kind() == sym::Kind::Mod;
+      if (divides && e.operands()[0] == var) parts.insert(e.operands()[1]);
+      std::ranges::for_each(e.operands(), collect);
+    };
+    std::ranges::for_each(all_indices(nest_), collect);
+    const auto part = parts.size() == 1 ? parts.begin()->constant() : std::nullopt;
+    if (!part || *part < kFullPiece || *part >= size || size % *part != 0) return std::nullopt;
+    return part;
+  }
+
+  /// Indices anew, after the loops' variables changed.
+  void simplify() {
+    const auto vars = nest_.vars();
+    const auto simple = [&](Expr e) { return graph_.env().simplify(e, vars); };
+    for (Statement& s : nest_.statements) {
+      s.body = graph_.pool().map_indices(s.body, simple);
+      for (Scalar& x : s.indirect) x = graph_.pool().map_indices(x, simple);
+      s.store = simple(s.store);
+      s.position = simple(s.position);
+    }
+  }
+
   /// Where much of what a vector computes is the same all along another dimension (positions and weights of an
   /// interpolation), runs of that dimension inside the vector loop compute it once.
   void tile_for_what_stays() {
@@ -272,6 +316,7 @@ LoopNest make_loop_nest(ir::Graph& graph, const scheduler::Group& group, int lan
     nest.levels = std::max(nest.levels, m.level + 1);
     nest.statements.push_back(std::move(s));
   }
+  builder.cut();
   builder.drop_ones(nest.outer);
   if (!scans) builder.drop_ones(nest.inner);
   builder.order(nest.outer);

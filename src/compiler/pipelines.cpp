@@ -69,6 +69,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kChooseLayouts},
     {&passes::kTurnOperands},
     {&passes::kSplitPartWrites},
+    {&passes::kStorePartsEarly},
     {&passes::kAddNanGuards},
     {&passes::kExpandWinograd},
     {&passes::kAllowTf32},

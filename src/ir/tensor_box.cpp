@@ -443,7 +443,14 @@ class SplitReduction {
   }
 
   TensorBox of_chunks(ReductionKind kind) {
-    return reduce(graph_, part_->dtype, device_, partial_sizes_, partial_reduced_, kind, part_, {}, origins_);
+    // Columns side by side are read side by side: so are their sums stored.
+    Exprs strides;
+    if (!reduces_neighbours(graph_, part_, reduced_.size())) {
+      strides = sym::contiguous_strides(sizes_);
+      strides.push_back(sym::product(sizes_));
+    }
+    return reduce(graph_, part_->dtype, device_, partial_sizes_, partial_reduced_, kind, part_, std::move(strides),
+                  origins_);
   }
 
   Graph& graph_;

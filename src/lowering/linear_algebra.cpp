@@ -247,6 +247,25 @@ TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b
   return result(ctx, element(ctx, sum, meta.sizes), meta);
 }
 
+/// A batch of matrices: where it is nothing but a copy of what a GPU's library reads as well, rows or columns that
+/// begin on whole vectors, it is not copied.
+BufferView matrices(Context& ctx, const TensorBox& box) {
+  const std::int64_t vector = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(box.dtype()));
+  const auto suits = [&](const BufferView& v) {
+    const std::size_t rank = v.sizes.size();
+    const bool rows = v.strides[rank - 1].is_constant(1);
+    if (!rows && !v.strides[rank - 2].is_constant(1)) return false;
+    const std::size_t dense = rows ? rank - 1 : rank - 2;
+    const auto fits = [&](const Expr& e) { return e.constant() && *e.constant() >= 0 && *e.constant() % vector == 0; };
+    for (std::size_t d = 0; d < rank; ++d)
+      if (d != dense && !v.sizes[d].is_constant(1) && !fits(v.strides[d])) return false;
+    return fits(v.offset);
+  };
+  if (vector > 0)
+    if (auto view = box.copied(suits)) return *view;
+  return library_operand(box);
+}
+
 /// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
 TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
   if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.target().has(target::Feature::IntegerProducts))
@@ -259,7 +278,7 @@ TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym
   const Operands operands = grown_operands(ctx, a, b, rank - 2, rank - 1, meta);
   auto [box, out] = product_result(ctx, meta, operands.columns);
   add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}},
-                   {library_operand(operands.a), library_operand(operands.b)}, {out});
+                   {matrices(ctx, operands.a), matrices(ctx, operands.b)}, {out});
   return box;
 }
 

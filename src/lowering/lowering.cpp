@@ -316,6 +316,7 @@ class Driver {
     }
     if (auto* box = std::get_if<TensorBox>(&value)) {
       if (node.is_tensor()) check(node, *box, node.tensor());
+      if (node.is_tensor()) lie_as_operands(node, *box);
       store_for_products(ctx_, node, *box);
       *box = ir::made_once(*box);
       ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize);
@@ -337,6 +338,29 @@ class Driver {
       if (box && box->storage && box->device() != here && !box->storage->realized() && box->storage->body->has_loads)
         box->realize();
     }
+  }
+
+  /// A value that eager lays out as its operands of the same sizes still lies as they do where those were given other
+  /// strides: behind a convolution with its channels innermost.
+  void lie_as_operands(const fx::Node& node, const TensorBox& box) {
+    if (box.storage->realized() || !is_whole(box)) return;
+    const Exprs* strides = nullptr;
+    for (const ops::Value& arg : node.args) {
+      auto* operand = arg.get_if<fx::Node*>();
+      const auto x = operand && (*operand)->is_tensor() ? ctx_.optional_tensor(arg) : std::nullopt;
+      if (!x || x->sizes != box.sizes) continue;
+      const Exprs& eagers = (*operand)->tensor().strides;
+      const Exprs& theirs =
+          x->storage->realized() ? graph_->buffer(*x->storage->buffer).layout.strides : x->storage->strides;
+      if (!is_whole(*x) || theirs == eagers || eagers != node.tensor().strides || (strides && *strides != theirs))
+        return;
+      strides = &theirs;
+    }
+    if (strides) box.storage->strides = *strides;
+  }
+
+  bool is_whole(const TensorBox& box) {
+    return !box.linear && box.sizes == box.storage->sizes && box.map == graph_->ivars(box.rank());
   }
 
   void realize_operands(const fx::Node& node) {

@@ -77,6 +77,9 @@ class Fuser {
     live_ = ir::live_operations(graph_);
     blocks_ = ir::blocks(graph_);
     for (const Operation& op : graph_.operations())
+      if (live_[op.id])
+        for (BufferId b : ir::reads(op)) ++uses_[b].to_come;
+    for (const Operation& op : graph_.operations())
       if (live_[op.id]) place(op);
     find_internal(graph_, out_);
     return std::move(out_);
@@ -84,7 +87,8 @@ class Fuser {
 
  private:
   struct Use {
-    std::vector<std::size_t> writers, readers;  // items, ascending
+    std::vector<std::size_t> writers, readers;  ///< items, ascending
+    std::size_t to_come = 0;                    ///< operations that read it and are not placed yet
   };
   static constexpr std::size_t kReaders = 4;  ///< of a buffer, the last ones, that another reader may join
   /// Bookkeeping of an item: buffers it touches, size of its bodies.
@@ -251,7 +255,7 @@ class Fuser {
     auto add = [item](std::vector<std::size_t>& list) {
       if (list.empty() || list.back() != item) list.insert(std::upper_bound(list.begin(), list.end(), item), item);
     };
-    for (BufferId b : reads) add(uses_[b].readers), infos_[item].reads.insert(b);
+    for (BufferId b : reads) add(uses_[b].readers), infos_[item].reads.insert(b), --uses_[b].to_come;
     for (std::int64_t draw : draws_of(op)) add(drawers_[draw]), infos_[item].draws.insert(draw);
     for (BufferId b : op.outs) add(uses_[b].writers), infos_[item].writes.insert(b);
     infos_[item].scalar_ops += body_ops(op);
@@ -360,10 +364,19 @@ class Fuser {
     std::int64_t gain = 0;
   };
 
+  /// Buffers that an item touches, but for those that it alone touches, as far as is known here.
+  std::size_t buffers_with_memory(const Info& info) {
+    const auto is_inside = [&](BufferId b) {
+      return info.reads.contains(b) && graph_.buffer(b).kind == ir::BufferKind::Computed && uses_[b].to_come == 0 &&
+             uses_[b].readers.size() == 1;
+    };
+    return info.reads.size() + info.writes.size() -
+           2 * static_cast<std::size_t>(std::ranges::count_if(info.writes, is_inside));
+  }
+
   std::optional<Joined> join(const Group& group, const Info& info, const Operation& op,
                              const std::vector<BufferId>& reads, std::string& reason) {
-    if (auto why =
-            choices_->refuses(Pair{group.members.size(), info.reads.size() + info.writes.size() + reads.size()})) {
+    if (auto why = choices_->refuses(Pair{group.members.size(), buffers_with_memory(info) + reads.size()})) {
       reason = std::move(*why);
       return std::nullopt;
     }
@@ -467,15 +480,36 @@ class Fuser {
     return false;
   }
 
-  /// Of Joint: elements that pointwise operations, as members of a group with rows, read or store apart.
+  /// Of Joint: elements that operations, as members of a group with rows, read or store apart.
   std::int64_t scattered(const Group& joined, const Operation& op, const Member& member) {
     if (joined.inner.empty()) return 0;
+    if (member.role == Role::Outer) return stores_across(joined, op, member) ? elements(op) : 0;
     std::int64_t most = member.role == Role::Inner && lies_apart(joined, op, member) ? elements(op) : 0;
     for (const Member& m : joined.members) {
       const Operation& other = graph_.operations()[m.op];
       if (m.role == Role::Inner && lies_apart(joined, other, m)) most = std::max(most, elements(other));
     }
     return most;
+  }
+
+  /// Whether results of short rows, which threads side by side make for neighbours in memory, would be stored with a
+  /// distance between those neighbours.
+  bool stores_across(const Group& joined, const Operation& op, const Member& member) {
+    constexpr std::int64_t kShortRow = 16;
+    if (graph_.env().hint_or(sym::product(joined.inner), kShortRow + 1) > kShortRow) return false;
+    const Expr here = ir::linear_index(graph_.buffer(op.outs[0]).layout, store_in_group(graph_, joined, member));
+    return std::ranges::any_of(joined.members, [&](const Member& m) {
+      const Operation& other = graph_.operations()[m.op];
+      if (m.role != Role::Reduce) return false;
+      const Expr there = ir::linear_index(graph_.buffer(other.outs[0]).layout, store_in_group(graph_, joined, m));
+      for (std::size_t d = 0; d < joined.outer.size(); ++d) {
+        const auto mine = sym::linear_in(here, graph_.ivar(d)), theirs = sym::linear_in(there, graph_.ivar(d));
+        const bool neighbours = theirs && theirs->coefficient.is_constant(1) && !joined.outer[d].is_constant(1);
+        if (neighbours && !(mine && (mine->coefficient.is_constant(0) || mine->coefficient.is_constant(1))))
+          return true;
+      }
+      return false;
+    });
   }
 
   std::int64_t elements(const Operation& op) { return graph_.env().hint_or(sym::product(op.sizes()), 0); }

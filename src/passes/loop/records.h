@@ -3,6 +3,7 @@
 #include "ir/ir.h"
 #include "passes/loop/batch_invariance.h"
 #include "passes/loop/device_copies.h"
+#include "passes/loop/early_parts.h"
 #include "passes/loop/fuse_post_ops.h"
 #include "passes/loop/fuse_pre_ops.h"
 #include "passes/loop/fuse_sums.h"
@@ -82,6 +83,10 @@ inline constexpr LoopPass kTurnOperands{
 inline constexpr LoopPass kSplitPartWrites{
     "split-part-writes", "An input or a state that changes in a part has that part written, not all of it.",
     on_loops<ir::split_part_writes>};
+inline constexpr LoopPass kStorePartsEarly{
+    "store-parts-early",
+    "Parts of concatenations are stored behind the loops that make them, as part of their kernels.",
+    on_loops<ir::store_parts_early>};
 inline constexpr LoopPass kAddNanGuards{
     "add-nan-guards", "Looks at the data choose an exact form of library calls that would lose a NaN.",
     // What a look at a whole batch finds would choose the form of every row.
