@@ -19,6 +19,7 @@ from . import (
     masks,
     offload,
     recompiles,
+    recurrent,
     triton_kernels,
     whole,
 )
@@ -31,6 +32,8 @@ try:
     from . import kept
 except (ImportError, AttributeError):  # a torch whose cache of AOTAutograd's results is another one: nothing is kept
     kept = None
+
+recurrent.register()
 
 # Operators that Coil knows, but torch's partitioner only in parts. It keeps what goes in and out of them for the
 # backward graph, in f32 under autocast, where it computes pointwise parts again.
@@ -465,6 +468,8 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
     if standalone is not None:
         options = dataclasses.replace(options, own_exchanges=False, offload=0.0)
     calls.replace(gm)
+    if not differentiated:
+        recurrent.replace(gm)
     named = kept is not None and standalone != "never" and kept.has_key(gm)
     keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
     compilers = _Compilers(options, example_inputs, keeps)

@@ -14,7 +14,7 @@ from torch._prims.rng_prims import run_and_save_rng_state, run_with_rng_state
 from torch.fx import Node
 from torch.utils._python_dispatch import _disable_current_modes
 
-from . import _native, collectives, triton_kernels
+from . import _native, collectives, recurrent, triton_kernels
 from ._native import Literal
 from .refusal import refuse
 
@@ -475,6 +475,7 @@ class Translator:
         collectives.refuse_point_to_point(node)
         if operation is torch.ops.aten._efficientzerotensor.default:
             operation = torch.ops.aten.zeros.default  # with memory, which results must have
+        operation = recurrent.OPERATORS.get(operation, operation)
         if (
             self.taker
             and operation is node.target

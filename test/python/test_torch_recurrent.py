@@ -1,0 +1,127 @@
+"""Recurrent layers through torch.compile: whole in inference, one graph without a break; eager's in training."""
+
+import pathlib
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build" / "python"))
+pytest.importorskip("coil")
+
+
+class Around(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x, *states):
+        output, last = self.layer(x.sin(), *states)
+        return output.cos(), last
+
+
+def alike(got, want):
+    if isinstance(want, tuple):
+        assert len(got) == len(want)
+        return all(alike(g, w) for g, w in zip(got, want))
+    assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
+    tolerance = {torch.float64: 1e-12, torch.float32: 2e-6}.get(want.dtype, 2e-2)
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+    return True
+
+
+def compiled(model, **options):
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    return torch.compile(model, backend="coil", **options)
+
+
+LAYERS = {
+    "lstm": lambda: nn.LSTM(5, 7),
+    "lstm, both directions": lambda: nn.LSTM(5, 7, 2, bidirectional=True, batch_first=True),
+    "lstm, projected": lambda: nn.LSTM(5, 8, 2, proj_size=3),
+    "lstm without biases": lambda: nn.LSTM(5, 7, bias=False, batch_first=True),
+    "gru": lambda: nn.GRU(5, 7, 2, batch_first=True),
+    "gru, both directions": lambda: nn.GRU(5, 7, bidirectional=True),
+    "rnn": lambda: nn.RNN(5, 7, 2),
+    "rnn with relu": lambda: nn.RNN(5, 7, nonlinearity="relu", batch_first=True),
+    "with dropout, in evaluation": lambda: nn.LSTM(5, 7, 2, dropout=0.5).eval(),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_whole(name, fresh):
+    model = Around(LAYERS[name]())
+    x = torch.randn(4, 3, 5)
+    with torch.no_grad():
+        function = compiled(model, fullgraph=True)
+        assert alike(function(x), model(x))
+        x = torch.randn(4, 3, 5)
+        assert alike(function(x), model(x))
+    assert not torch._dynamo.config.allow_rnn
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_types(dtype, fresh):
+    model = Around(nn.LSTM(8, 6, bidirectional=True)).to(dtype)
+    x = torch.randn(5, 2, 8, dtype=dtype)
+    with torch.no_grad():
+        assert alike(compiled(model, fullgraph=True)(x), model(x))
+
+
+def test_states_that_are_given(fresh):
+    lstm, gru = Around(nn.LSTM(5, 7, 2, batch_first=True)), Around(nn.GRU(5, 7))
+    x, y = torch.randn(3, 4, 5), torch.randn(4, 5)  # the second without a batch
+    h, c = torch.randn(2, 3, 7), torch.randn(2, 3, 7)
+    with torch.inference_mode():
+        assert alike(compiled(lstm, fullgraph=True)(x, (h, c)), lstm(x, (h, c)))
+        assert alike(compiled(gru, fullgraph=True)(y, h[:1, 0]), gru(y, h[:1, 0]))
+
+
+def test_free_sizes(fresh):
+    model = Around(nn.LSTM(5, 7, bidirectional=True, batch_first=True))
+    with torch.no_grad():
+        function = compiled(model, fullgraph=True, dynamic=True)
+        for batch, steps in ((3, 4), (5, 9), (2, 17)):
+            x = torch.randn(batch, steps, 5)
+            assert alike(function(x), model(x))
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] <= 2
+
+
+def test_training_is_eagers(fresh):
+    model = Around(nn.LSTM(5, 7, 2))
+    x = torch.randn(4, 3, 5)
+    function = compiled(model)
+    loss = function(x)[0].square().sum()
+    got = torch.autograd.grad(loss, list(model.parameters()))
+    want = torch.autograd.grad(model(x)[0].square().sum(), list(model.parameters()))
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5)
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="LSTM"):
+        compiled(model, fullgraph=True)(x)
+
+
+def test_what_stays_torchs(fresh):
+    model = nn.LSTM(5, 7, batch_first=True)
+    x = torch.randn(3, 6, 5)
+
+    def packed(x):
+        rows = nn.utils.rnn.pack_padded_sequence(x.sin(), torch.tensor([6, 4, 1]), batch_first=True)
+        return nn.utils.rnn.pad_packed_sequence(model(rows)[0], batch_first=True)[0]
+
+    with torch.no_grad():
+        assert alike(compiled(packed)(x), packed(x))
+        with torch.autocast("cpu", torch.bfloat16):
+            got, want = compiled(model)(x)[0], model(x)[0]
+            assert got.dtype == want.dtype
+            torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+        dropping = nn.LSTM(5, 7, 2, dropout=0.5).train()
+        assert compiled(dropping)(x)[0].shape == (3, 6, 7)
+
+
+def test_other_backends_break(fresh):
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.raises(torch._dynamo.exc.Unsupported, match="GRU"):
+        torch.compile(Around(nn.GRU(5, 7)), backend="eager", fullgraph=True)(torch.randn(4, 3, 5))
