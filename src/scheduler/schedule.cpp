@@ -105,6 +105,8 @@ class Fuser {
     std::size_t earliest = 0;         ///< the first item that it may be part of
     std::set<std::size_t> conflicts;  ///< items that it may follow but not join
     std::set<std::size_t> producers;  ///< of what it reads
+    /// Items that read what it writes: it may join one where each element is read before.
+    std::set<std::size_t> overwrites;
   };
 
   Before items_before(const Operation& op, const std::vector<BufferId>& reads) {
@@ -120,7 +122,7 @@ class Fuser {
         const bool last = w == uses_[b].writers.back();  // what is before it cannot be joined anyway
         if (!last || !writes_beside(op, reads, w, b)) out.conflicts.insert(w);
       }
-      for (std::size_t r : uses_[b].readers) out.earliest = std::max(out.earliest, r), out.conflicts.insert(r);
+      for (std::size_t r : uses_[b].readers) out.earliest = std::max(out.earliest, r), out.overwrites.insert(r);
     }
     return out;
   }
@@ -170,7 +172,8 @@ class Fuser {
     for (std::size_t c : candidates(op, reads, items.producers, copy)) {
       std::string reason{obstacle(c, op, reads, items)};
       std::optional<Joined> joined;
-      if (reason.empty()) joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, reason);
+      if (reason.empty())
+        joined = join(std::get<Group>(out_.items[c]), infos_[c], op, reads, items.overwrites.contains(c), reason);
       if (!joined) {
         if (items.producers.contains(c) && std::holds_alternative<Group>(out_.items[c]))
           out_.refusals.push_back({std::get<Group>(out_.items[c]).members.back().op, op.id, reason});
@@ -216,10 +219,11 @@ class Fuser {
     });
   }
 
-  /// Whether a value is used in the kernel that makes it alone, so that it is better stored to where it is copied to.
+  /// Whether a value that is about to be copied is used in the kernel that makes it alone but for that, so that it is
+  /// better stored to where it is copied to.
   bool needs_no_memory(BufferId b) {
     const Use& use = uses_[b];
-    return use.writers.size() == 1 &&
+    return use.writers.size() == 1 && use.to_come == 1 &&
            std::all_of(use.readers.begin(), use.readers.end(), [&](std::size_t r) { return r == use.writers[0]; });
   }
 
@@ -375,7 +379,7 @@ class Fuser {
   }
 
   std::optional<Joined> join(const Group& group, const Info& info, const Operation& op,
-                             const std::vector<BufferId>& reads, std::string& reason) {
+                             const std::vector<BufferId>& reads, bool overwrites, std::string& reason) {
     if (auto why = choices_->refuses(Pair{group.members.size(), buffers_with_memory(info) + reads.size()})) {
       reason = std::move(*why);
       return std::nullopt;
@@ -392,6 +396,10 @@ class Fuser {
       Group joined = moved(group, p);
       Member m{op.id, p.role, 0, p.ivars, p.rvars};
       if (!bodies_fit(joined, info, op, m, reason) || !check_reads(joined, op, m, reason)) continue;
+      if (overwrites && !overwrites_in_place(joined, op, m)) {
+        reason = "one writes a buffer that the other touches";
+        continue;
+      }
       Joint joint = joint_of(group, joined, op);
       joint.row_bytes = row_bytes(joined, info, reads);
       joint.scattered = scattered(joined, op, m);
@@ -407,6 +415,22 @@ class Fuser {
       if (joint.saved_bytes == most) break;
     }
     return best;
+  }
+
+  /// Whether each element that the operation writes over is read by the group at that point alone, and so before.
+  bool overwrites_in_place(const Group& joined, const Operation& op, const Member& member) {
+    if (!joined.pointwise() || member.role != Role::Outer) return false;
+    const auto loops = loop_vars(graph_, joined);
+    const BufferId to = op.outs[0];
+    const Expr stored = graph_.env().simplify(
+        ir::linear_index(graph_.buffer(to).layout, store_in_group(graph_, joined, member)), loops);
+    return std::ranges::all_of(joined.members, [&](const Member& m) {
+      return std::ranges::all_of(loads_of(graph_.operations()[m.op]), [&](ir::Scalar load) {
+        if (load->buffer != to) return true;
+        const std::optional<Expr> at = place_of(load, m);
+        return at && graph_.env().simplify(*at, loops) == stored;
+      });
+    });
   }
 
   /// Whether the kernel stays within the policy's size. Terms that bodies over the same variables share are there once.
@@ -454,6 +478,8 @@ class Fuser {
       if (made == group.members.end()) continue;
       if (graph_.buffer(l->buffer).writers.size() > 1)
         return no(reason, "the value read is put together by several operations");
+      if (std::any_of(group.members.begin(), made, [&](const Member& m) { return loads_buffer(m, l->buffer); }))
+        return no(reason, "the kernel reads what the value is written over");
       if (l->op != ir::ScalarOp::Load || !l->args.empty())
         return no(reason, "the value is read at places that data or strides decide");
       const Exprs stored = store_in_group(graph_, group, *made);
@@ -473,6 +499,10 @@ class Fuser {
       member.level = std::max(member.level, made->level + (later ? 1 : 0));
     }
     return true;
+  }
+
+  bool loads_buffer(const Member& m, BufferId b) {
+    return std::ranges::any_of(loads_of(graph_.operations()[m.op]), [b](ir::Scalar l) { return l->buffer == b; });
   }
 
   static bool no(std::string& reason, const char* why) {
