@@ -62,7 +62,18 @@ def launches(file, folder, *options):
 def holds(condition, size):
     symbol = re.search(r"\bs\d+\b", condition)[0]
     return bool(
-        eval(condition, {symbol: size, "And": lambda *x: all(x), "Not": lambda x: not x, "Or": lambda *x: any(x)})
+        eval(
+            condition,
+            {
+                symbol: size,
+                "And": lambda *x: all(x),
+                "Not": lambda x: not x,
+                "Or": lambda *x: any(x),
+                "Mod": lambda a, b: a % b,
+                "Eq": lambda a, b: a == b,
+                "Ne": lambda a, b: a != b,
+            },
+        )
     )
 
 
@@ -146,4 +157,4 @@ def test_explain_says_where_a_kernel_runs(tmp_path):
 def test_other_values_of_the_setting_are_refused(tmp_path):
     export(Rows(), (seeded(3, 4),), tmp_path / "m.pt2")
     done = coil("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *CUDA, "--set", "cuda.alternatives=some")
-    assert done.returncode and "cuda.alternatives is some: it may be sizes or off" in done.stderr
+    assert done.returncode and "cuda.alternatives is some: it may be vectors, sizes or off" in done.stderr
