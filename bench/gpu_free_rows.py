@@ -60,27 +60,32 @@ ROWS = {
 }
 
 
+def call_of(side, function, before, args):
+    """A call of a side at `args`; with free sizes it was compiled at those of `before`."""
+    if side == "eager":
+        return lambda: function(*args)
+    words = side.split()
+    options = dict([words[2].split("=")]) if len(words) > 2 else {}
+    compiled = sides.compiled(function, words[0], options=options, dynamic="free" in words)
+    if "free" in words:
+        compiled(*before)
+    return lambda: compiled(*args)
+
+
 def measure(name, chosen, settings):
     function, make, rows, length = ROWS[name]
     torch.manual_seed(0)
     before, args = make(600, 300), make(rows, length)
-    want = function(*args)
-    calls, notes = {"eager": lambda: function(*args)}, []
+    want, micros, notes = function(*args), {}, []
     for side in [*chosen, *(f"coil free {one}" for one in settings)]:
-        if side == "eager":
-            continue
-        words = side.split()
-        free, options = "free" in words, dict([words[2].split("=")]) if len(words) > 2 else {}
-        call = sides.compiled(function, words[0], options=options, dynamic=free or None)
         try:
-            if free:
-                call(*before)
-            if (wrong := worst(call(*args), want)) > 2e-2:
+            # What the next side compiles is compiled by itself, so each is timed before that.
+            call = call_of(side, function, before, args)
+            if (wrong := worst(call(), want)) > 2e-2:
                 notes.append(f"{side} differs by {wrong:.1e}")
-            calls[side] = lambda call=call: call(*args)
+            micros[side] = 1e3 * min(sides.on_device(call) for _ in range(2))
         except Exception as error:
             notes.append(f"{side}: {sides.line(error)}")
-    micros = {side: 1e3 * min(sides.on_device(call) for _ in range(2)) for side, call in calls.items()}
     print(
         f"{name:29s} " + "   ".join(f"{k} {us:7.1f}" for k, us in micros.items()) + f"   {'; '.join(notes)}", flush=True
     )

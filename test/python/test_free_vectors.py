@@ -1,6 +1,8 @@
 """Kernels whose rows are of a free length: eager's values at whole and at odd lengths, with vectors in each form."""
 
+import pathlib
 import re
+import sys
 
 import pytest
 import torch
@@ -10,6 +12,9 @@ from torch.nn import functional as F
 from coil_harness import check, coil_ok, export
 from test_alternatives import holds, launches
 from test_cuda_text import NVRTC
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
+pytest.importorskip("coil", reason="the Python extension is not built")
 
 EMULATE = "cuda.emulate=true"
 BF16 = torch.bfloat16
@@ -70,12 +75,13 @@ def sizes_of(*pairs):
     return [(rows, length) for rows, length in pairs]
 
 
-@pytest.mark.parametrize("alternatives", ["vectors", "sizes", "off"])
-@pytest.mark.parametrize("dtype", [BF16, torch.float32], ids=["bf16", "f32"])
-@pytest.mark.parametrize("name", REDUCTIONS)
+FORMS = [(name, dtype, "vectors") for name in REDUCTIONS for dtype in (BF16, torch.float32)] + [
+    (name, BF16, alternatives) for name in ("layer_norm", "softmax", "views") for alternatives in ("sizes", "off")
+]
+
+
+@pytest.mark.parametrize("name, dtype, alternatives", FORMS, ids=lambda x: str(x).removeprefix("torch."))
 def test_rows_of_any_length(name, dtype, alternatives):
-    if alternatives != "vectors" and (dtype != BF16 or name not in ("layer_norm", "softmax", "views")):
-        pytest.skip("one form of each kind")
     function, length = REDUCTIONS[name], LONGER if name in NARROWS else LENGTH
     least = 4 if name in NARROWS else 1
     lengths = [n for n in (1, 5, 7, 8, 9, 16, 255, 256, 257, 301, 2048) if n >= least]
@@ -171,7 +177,7 @@ def test_known_multiples_need_no_condition(tmp_path):
         "--set",
         "cuda.arch=sm_90",
     )
-    assert re.search(r"c_read<8>\(", (tmp_path / "m.wrap").read_text())
+    assert re.search(r"c_read<[48]>\(", (tmp_path / "m.wrap").read_text())
 
 
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
@@ -187,7 +193,27 @@ def test_kernels_compile(arch, tmp_path):
         Call(all_of_them),
         operands(600, 300, BF16),
         tmp_path / "m.pt2",
-        ({0: ROWS, 1: LENGTH}, {0: ROWS, 1: LENGTH}, {0: LENGTH}),
+        ({0: ROWS, 1: LONGER}, {0: ROWS, 1: LONGER}, {0: LONGER}),
     )
     words = [w for s in (f"cuda.arch={arch}", f"cuda.nvrtc={NVRTC}") for w in ("--set", s)]
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--device", "cuda", *words)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "softmax", "bias", "views"])
+def test_sizes_without_a_bound(name):
+    """Through torch.compile: indices have 64 bits, and inputs are views that begin anywhere."""
+    function = (REDUCTIONS | POINTS)[name]
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x, y, w: function(x, y, w),
+        backend="coil",
+        dynamic=True,
+        options={"cuda.emulate": True, "cpu.isa": "avx2"},
+    )
+    for rows, length in ((9, 301), (9, 64), (3, 2048), (17, 33)):
+        x, y, w = operands(rows, length + 1, BF16)
+        for args in ((x, y, w), (x[:, 1:], y[:, :-1], w[1:]), (x[1:], y[1:], w), (x.t().contiguous().t(), y, w)):
+            got, want = compiled(*args), function(*args)
+            pairs = zip(got, want) if isinstance(want, tuple) else [(got, want)]
+            for g, e in pairs:
+                torch.testing.assert_close(g, e, rtol=2e-2, atol=2e-2)

@@ -39,9 +39,9 @@ class GridBackend : public Backend {
   /// Adds the kernel for the sizes at which `when` holds, unless it is the usual one.
   void add_alternative(ir::Graph&, const scheduler::Group&, const Kernel& usual, Expr when, const LaunchRequest&,
                        std::vector<KernelAlternative>&) const;
-  /// Adds those for ranges of sizes, where `where` holds as well.
+  /// Adds those for ranges of sizes, where `where` holds as well; none for rows that may be longer than `longest`.
   void add_alternatives(ir::Graph&, const scheduler::Group&, const Kernel& usual, Expr where, const LaunchRequest&,
-                        std::vector<KernelAlternative>&) const;
+                        std::int64_t longest, std::vector<KernelAlternative>&) const;
 
   const Dialect& dialect_;
 };

@@ -117,10 +117,11 @@ Expr WholeVectors::when(const sym::ShapeEnv& env) const {
 }
 
 std::optional<WholeVectors> whole_vectors(ir::Graph& graph, const LoopNest& nest, const target::Target& target,
-                                          const LaunchRequest& usual) {
+                                          const LaunchRequest& usual, bool in_registers) {
   constexpr int kWidest = 8;
   const KernelPlan plan = plan_kernel(graph, nest, target, usual);
-  double most = kWorthCompile * moved_at_once(graph, nest, plan);
+  const bool ragged = choice_of(plan).config.ragged;
+  double most = kWorthCompile * (ragged && in_registers ? 1 : moved_at_once(graph, nest, plan));
   std::optional<WholeVectors> best;
   for (int width = 2; width <= kWidest; width *= 2) {
     WholeVectors whole = multiples_for(graph, nest, width);

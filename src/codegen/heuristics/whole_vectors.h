@@ -22,8 +22,9 @@ struct WholeVectors {
   Expr when(const sym::ShapeEnv&) const;
 };
 
-/// Nothing where a kernel for all sizes moves as much at once. `usual` is how that one is written.
+/// Nothing where a kernel for all sizes moves as much at once. `usual` is how that one is written; `in_registers`: of
+/// whole vectors there will be kernels that keep a row in registers, which ragged rows do not.
 std::optional<WholeVectors> whole_vectors(ir::Graph&, const LoopNest&, const target::Target&,
-                                          const LaunchRequest& usual);
+                                          const LaunchRequest& usual, bool in_registers = false);
 
 }  // namespace coil::codegen
