@@ -44,17 +44,21 @@ def each(a, models):
             yield name, deadline
 
 
-def compiled(function, backend, mode=None, options={}, fullgraph=True, reset=True):
+def compiled(function, backend, mode=None, options={}, fullgraph=True, reset=True, dynamic=None):
     """A function compiled by a backend of torch.compile, cold caches for Coil, which takes options too; nothing is
     compiled yet. What was compiled before is forgotten, without `reset` it stays.
     """
     if reset:
         torch._dynamo.reset()
     if backend != "coil":
-        return torch.compile(function, backend=backend, fullgraph=fullgraph, mode=mode)
+        return torch.compile(function, backend=backend, fullgraph=fullgraph, mode=mode, dynamic=dynamic)
     graphs = {"cuda.graphs": True} if mode == "reduce-overhead" else {}  # torch takes a mode or options
     return torch.compile(
-        function, backend=backend, fullgraph=fullgraph, options=OPTIONS | {"cache": "none"} | graphs | options
+        function,
+        backend=backend,
+        fullgraph=fullgraph,
+        options=OPTIONS | {"cache": "none"} | graphs | options,
+        dynamic=dynamic,
     )
 
 

@@ -6,6 +6,21 @@ namespace coil::codegen {
 
 using sym::Kind;
 
+namespace {
+
+/// i0*s0 + i0*s1 is a multiple where s0 + s1 is: a sum by what stands at each loop variable.
+bool aligned_by_variables(const sym::ShapeEnv& env, Expr sum, const Lanes& lanes) {
+  for (Expr s : sym::free_symbols(sum)) {
+    if (s.symbol_kind() != sym::SymbolKind::Loop) continue;
+    const auto l = sym::linear_in(sum, s);
+    if (!l || (s != lanes.var && !env.statically_known_multiple_of(l->coefficient, lanes.width))) return false;
+    sum = l->rest;
+  }
+  return env.statically_known_multiple_of(sum, lanes.width);
+}
+
+}  // namespace
+
 bool run_aligned(const sym::ShapeEnv& env, Expr e, const Lanes& lanes) {
   if (lanes.width == 1) return true;
   if (auto c = e.constant()) return *c % lanes.width == 0;
@@ -14,6 +29,8 @@ bool run_aligned(const sym::ShapeEnv& env, Expr e, const Lanes& lanes) {
   auto aligned = [&](Expr x) { return run_aligned(env, x, lanes); };
   switch (e.kind()) {
     case Kind::Add:
+      if (std::all_of(ops.begin(), ops.end(), aligned)) return true;
+      return sym::has_symbol_of(e, sym::SymbolKind::Size) && aligned_by_variables(env, e, lanes);
     case Kind::Mod:
     case Kind::Min:
     case Kind::Max: return std::all_of(ops.begin(), ops.end(), aligned);

@@ -37,10 +37,10 @@ const Row kRows[] = {
     {"cuda.launch_config", &Settings::cuda_launch_config, "N",
      "which of the launch configs that max_autotune would try every kernel takes, the last where it has fewer; 0, what "
      "the heuristics take, by default"},
-    {"cuda.alternatives", &Settings::cuda_alternatives, "off|sizes",
-     "where sizes are free, compile further forms of a kernel for the sizes that ask for them, of which each call "
-     "takes "
-     "the one for its sizes; none with deterministic=batch. Off by default"},
+    {"cuda.alternatives", &Settings::cuda_alternatives, "off|vectors|sizes",
+     "where sizes are free, compile further forms of a kernel, of which each call takes the one for its sizes: one "
+     "that moves vectors where rows are whole numbers of them (vectors, the default), others for ranges of sizes as "
+     "well (sizes), or none (off); none with deterministic=batch"},
     {"cuda.windows", &Settings::cuda_windows, "true|false",
      "on a GPU, convolutions of each channel by itself are kernels of Coil's own, not cuDNN's"},
     {"cuda.direct_rows", &Settings::cuda_direct_rows, "true|false",

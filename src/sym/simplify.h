@@ -19,6 +19,9 @@ class Simplifier {
   /// Whether `e >= 0` can be shown.
   bool nonnegative(Expr e);
 
+  /// What is known to divide expressions, for what changes it for a while.
+  static std::unordered_map<Expr, std::int64_t>& multiples(ShapeEnv& env) { return env.multiples_; }
+
  private:
   enum class Side { Lower, Upper };
 

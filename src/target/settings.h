@@ -25,8 +25,10 @@ struct Settings {
   /// cuda.launch_config: the number, among those worth a measurement, of the launch config that every kernel takes;
   /// empty for 0, the heuristics' own
   std::string cuda_launch_config;
-  /// cuda.alternatives: where sizes are free, kernels for some of them are compiled too: `sizes`, or `off`
-  std::string cuda_alternatives = "off";
+  /// cuda.alternatives: where sizes are free, kernels for some of them are compiled too: for rows that are whole
+  /// vectors
+  /// (`vectors`), for ranges of sizes as well (`sizes`), or none (`off`)
+  std::string cuda_alternatives = "vectors";
   std::string cuda_cluster;  ///< cuda.cluster: blocks that share a long row; empty for as many as its length asks for
   bool cuda_windows = true;  ///< cuda.windows: convolutions of each channel by itself are loops over windows
   bool cuda_direct_rows = true;  ///< cuda.direct_rows: large products that leave the program are written where they go,

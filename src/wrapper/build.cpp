@@ -118,13 +118,20 @@ class Builder {
     const std::size_t place = place_of(op);
     codegen::Kernel kernel = backends_[place]->group(graph_, group);
     std::vector<codegen::KernelAlternative> alternatives = backends_[place]->alternatives(graph_, group, kernel);
-    if (alternatives.size() == 1 && alternatives[0].when.is_constant(1)) {
-      kernel = std::move(alternatives[0].kernel);  // for all sizes
-      alternatives.clear();
+    if (!alternatives.empty() && are_all(alternatives)) {
+      kernel = std::move(alternatives.back().kernel);
+      alternatives.pop_back();
     }
     call_kernel(std::move(kernel), place, std::move(origins), std::move(where), std::move(alternatives));
     if (group.members.size() > 1) return;
     if (auto from = ir::copied_buffer(graph_, op)) std::get<CallKernel>(p_.lines.back()).copies = {*from, op.outs[0]};
+  }
+
+  /// Whether one of the alternatives is there for any sizes, so that the last may be what is left to the usual kernel.
+  bool are_all(std::span<const codegen::KernelAlternative> alternatives) const {
+    Expr none = 1;
+    for (const codegen::KernelAlternative& a : alternatives) none = sym::logical_and(none, sym::logical_not(a.when));
+    return p_.env->simplify(none).is_constant(0);
   }
 
   /// Nodes of the incoming graph that nodes of the lowered one came from.

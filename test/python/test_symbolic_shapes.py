@@ -275,10 +275,10 @@ def test_a_multiple_by_its_form_is_known_to_be_one(tmp_path):
     # Small programs are spread over threads, not packed.
     export(module, (torch.randn(700, 1021),), tmp_path / "m.pt2", ({0: auto, 1: auto},))
     export(Plain(), (torch.randn(700, 1021),), tmp_path / "plain.pt2", ({0: auto, 1: auto},))
-    emulate = ("--set", "cuda.emulate=true")
+    emulate = ("--set", "cuda.emulate=true", "--set", "cuda.alternatives=off")
     multiple, plain = kernels_of(tmp_path / "m.pt2", *emulate), kernels_of(tmp_path / "plain.pt2", *emulate)
-    assert "c_pack<f32, 4>" in multiple
-    assert "c_pack<f32, 4>" not in plain
+    assert "c_write<4>(" in multiple and "c_write_part<4>(" not in multiple
+    assert "c_write_part<4>(" in plain and "c_write<4>(" not in plain
     for sizes in ((5, 7), (2, 2), (13, 16)):
         x = torch.randn(sizes)
         assert not difference(run(tmp_path / "m.coil", {"x": x}, tmp_path)["output"], module(x).contiguous())

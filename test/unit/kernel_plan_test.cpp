@@ -7,6 +7,7 @@
 #include "codegen/grid_nest.h"
 #include "codegen/heuristics/alternatives.h"
 #include "codegen/heuristics/points.h"
+#include "codegen/heuristics/whole_vectors.h"
 #include "ir/text.h"
 
 namespace coil::codegen {
@@ -107,6 +108,45 @@ TEST(KernelPlans, AKernelForShortRowsHasNoLoop) {
   const AssumedSize assumed(nest.parsed.graph->env(), sized[0].symbol, sized[0].value);
   EXPECT_FALSE(choice_of(nest.plan(sized[0].request)).config.looped);
   EXPECT_TRUE(choice_of(nest.plan()).config.looped);
+}
+
+TEST(KernelPlans, FreeRowsMoveInVectorsThatBeginAnywhere) {
+  Nest nest(free_sum("s0: [1, inf] = 512, s1: [1, inf] = 4095", "s0", "s1"));
+  const LaunchConfig config = choice_of(nest.plan()).config;
+  EXPECT_TRUE(config.ragged && config.looped && !config.partial_vectors);
+  EXPECT_EQ(config.vector, 4);
+  EXPECT_FALSE(whole_vectors(*nest.parsed.graph, nest.loops, gpu, {})) << "all of it moves in vectors already";
+  Nest fixed(sum_of(512, 4095, false));
+  EXPECT_FALSE(choice_of(fixed.plan()).config.ragged);
+}
+
+/// A row added to each row of f32[rows, columns].
+std::string added_row(const std::string& symbols, const std::string& rows, const std::string& columns) {
+  return fmt::format(
+      "loops({0}):\nbuf0: f32[{1}, {2}]@cuda:0 input x\nbuf1: f32[{2}]@cuda:0 input y\nbuf2: f32[{1}, {2}]@cuda:0 "
+      "fixed output\nop0: buf2 = pointwise[i0 < {1}, i1 < {2}] add(load(buf0, [i0, i1]), load(buf1, [i1]))\nreturn "
+      "output=buf2 as f32[{1}, {2}]\n",
+      symbols, rows, columns);
+}
+
+TEST(KernelPlans, WhatLiesOtherwiseMovesInVectorsWhereSizesAreWhole) {
+  Nest nest(added_row("s0: [1, inf] = 4096, s1: [1, inf] = 4095", "s0", "s1"));
+  EXPECT_TRUE(choice_of(nest.plan()).config.flat);
+  sym::ShapeEnv& env = nest.parsed.graph->env();
+  const auto whole = whole_vectors(*nest.parsed.graph, nest.loops, gpu, {});
+  ASSERT_TRUE(whole);
+  const sym::Expr s1 = env.symbols().at(1);
+  EXPECT_EQ(whole->when(env), sym::eq(sym::mod(s1, 4), 0));
+  sym::AssumedMultiples known(env);
+  whole->assume(known);
+  EXPECT_FALSE(choice_of(nest.plan()).config.flat);
+  EXPECT_EQ(choice_of(nest.plan()).config.vector, 4);
+}
+
+TEST(KernelPlans, KnownMultiplesNeedNoCondition) {
+  Nest nest(added_row("s0: [1, inf] = 4096, s1: [1, inf] = 512", "s0", "8*s1"));
+  EXPECT_EQ(choice_of(nest.plan()).config.vector, 4);
+  EXPECT_FALSE(whole_vectors(*nest.parsed.graph, nest.loops, gpu, {}));
 }
 
 TEST(KernelPlans, FixedSizesHaveOneKernel) {

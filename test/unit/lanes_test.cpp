@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "sym/assumed_multiples.h"
 #include "sym/print.h"
 
 namespace coil::codegen {
@@ -74,6 +75,23 @@ TEST(Lanes, StridesAreThoseOfTheValues) {
   }
   EXPECT_GT(known, kTries / 4u);
   EXPECT_GT(aligned, kTries / 20u);
+}
+
+TEST(Lanes, RowsBeginWholeWhereTheStepBetweenThemIsTakenToBe) {
+  sym::ShapeEnv env;
+  const Expr s0 = env.add_size("s0", 8), s1 = env.add_size("s1", 24), run = env.loop_var("i1"),
+             row = env.loop_var("i0");
+  const Expr index = row * (s0 + s1) + run + 16;
+  const Lanes lanes{run, 8};
+  EXPECT_FALSE(run_aligned(env, index, lanes));
+  {
+    sym::AssumedMultiples known(env);
+    known.assume(s0 + s1, 8);
+    EXPECT_TRUE(run_aligned(env, index, lanes));
+    EXPECT_FALSE(run_aligned(env, index + 4, lanes));
+    EXPECT_FALSE(run_aligned(env, index + row * s0, lanes));
+  }
+  EXPECT_FALSE(run_aligned(env, index, lanes)) << "it is forgotten";
 }
 
 }  // namespace

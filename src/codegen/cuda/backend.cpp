@@ -57,7 +57,7 @@ class CudaBackend : public GridBackend {
       : GridBackend(cuda_dialect(), target, choices ? std::move(choices) : std::make_unique<CudaChoices>(target.costs),
                     options.launch_config),
         options_(std::move(options)) {
-    has_alternatives_ = options_.alternatives;
+    alternatives_ = options_.alternatives;
     if (options_.cluster.empty()) return;
     const bool known =
         options_.cluster == "1" || options_.cluster == "2" || options_.cluster == "4" || options_.cluster == "8";
@@ -138,7 +138,7 @@ const RegisterBackend kCudaBackend(
                                  .dependent_launch = request.settings.cuda_dependent_launch,
                                  .launch_config = launch_config_of(request.settings),
                                  .cluster = request.settings.cuda_cluster,
-                                 .alternatives = has_alternatives(request.settings)},
+                                 .alternatives = alternatives_of(request.settings)},
                                 std::move(request.choices));
      }});
 
@@ -153,10 +153,12 @@ int launch_config_of(const Settings& settings) {
   return number;
 }
 
-bool has_alternatives(const Settings& settings) {
-  if (settings.cuda_alternatives != "sizes" && settings.cuda_alternatives != "off")
-    fail("cuda.alternatives is {}: it may be sizes or off", settings.cuda_alternatives);
-  return settings.cuda_alternatives == "sizes" && !settings.batch_invariant;
+Alternatives alternatives_of(const Settings& settings) {
+  const std::string& text = settings.cuda_alternatives;
+  if (text != "sizes" && text != "vectors" && text != "off")
+    fail("cuda.alternatives is {}: it may be vectors, sizes or off", text);
+  if (settings.batch_invariant || text == "off") return Alternatives::Off;
+  return text == "sizes" ? Alternatives::Sizes : Alternatives::Vectors;
 }
 
 std::unique_ptr<Backend> make_cuda_backend(CudaOptions options, std::unique_ptr<scheduler::Choices> choices) {

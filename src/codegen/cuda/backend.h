@@ -2,15 +2,16 @@
 #pragma once
 #include "codegen/backend.h"
 #include "codegen/cpp/toolchain.h"
+#include "codegen/heuristics/alternatives.h"
 #include "target/settings.h"
 
 namespace coil::codegen {
 
 /// The setting cuda.launch_config as a number. Throws Error where it is none.
 int launch_config_of(const Settings&);
-/// Whether the setting cuda.alternatives asks for kernels for some of the sizes; they would make a row's bits depend on
-/// how many there are. Throws Error where it is none of its values.
-bool has_alternatives(const Settings&);
+/// The setting cuda.alternatives; off where a row's bits must not depend on how many there are, as they would. Throws
+/// Error where it is none of its values.
+Alternatives alternatives_of(const Settings&);
 
 struct CudaOptions {
   int device = 0;                 ///< number of the GPU
@@ -19,7 +20,7 @@ struct CudaOptions {
   bool dependent_launch = false;  ///< kernels may begin while the one before still runs, from sm_90 on
   int launch_config = 0;          ///< of every kernel whose group names none: its number among the candidates
   std::string cluster;            ///< blocks that share a long row, as digits; empty: as many as its length asks for
-  bool alternatives = false;      ///< kernels for some of the sizes are written too (Backend::alternatives)
+  Alternatives alternatives = Alternatives::Off;  ///< kernels for some of the sizes (Backend::alternatives)
 };
 
 std::unique_ptr<Backend> make_cuda_backend(CudaOptions, std::unique_ptr<scheduler::Choices> = nullptr);
@@ -27,6 +28,7 @@ std::unique_ptr<Backend> make_cuda_backend(CudaOptions, std::unique_ptr<schedule
 /// The same kernels on the CPU, compiled behind a machine part that runs a block's threads one after another: for tests
 /// of their values where there is no GPU.
 std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain, std::unique_ptr<scheduler::Choices> = nullptr,
-                                                    int launch_config = 0, bool alternatives = false);
+                                                    int launch_config = 0,
+                                                    Alternatives alternatives = Alternatives::Off);
 
 }  // namespace coil::codegen

@@ -18,9 +18,9 @@ namespace {
 class EmulatedCudaBackend : public EmulatedBackend {
  public:
   EmulatedCudaBackend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices, int launch_config,
-                      bool alternatives)
+                      Alternatives alternatives)
       : EmulatedBackend(cuda_dialect(), std::move(toolchain), std::move(choices), launch_config) {
-    has_alternatives_ = alternatives;
+    alternatives_ = alternatives;
   }
 
   bool has_template(std::string_view op) const override {
@@ -51,13 +51,13 @@ class EmulatedCudaBackend : public EmulatedBackend {
 const RegisterBackend kEmulatedBackend(
     {.device = DeviceType::CPU, .emulates = "cuda", .make = [](BackendRequest request) {
        return make_emulated_cuda_backend(request.toolchain, std::move(request.choices),
-                                         launch_config_of(request.settings), has_alternatives(request.settings));
+                                         launch_config_of(request.settings), alternatives_of(request.settings));
      }});
 
 }  // namespace
 
 std::unique_ptr<Backend> make_emulated_cuda_backend(Toolchain toolchain, std::unique_ptr<scheduler::Choices> choices,
-                                                    int launch_config, bool alternatives) {
+                                                    int launch_config, Alternatives alternatives) {
   return std::make_unique<EmulatedCudaBackend>(std::move(toolchain), std::move(choices), launch_config, alternatives);
 }
 

@@ -5,6 +5,7 @@
 
 #include "codegen/backend.h"
 #include "codegen/cuda/kernel.h"
+#include "codegen/heuristics/alternatives.h"
 
 namespace coil::codegen {
 
@@ -32,9 +33,16 @@ class GridBackend : public Backend {
   target::Target target_;
   std::unique_ptr<scheduler::Choices> choices_;
   LaunchRequest request_;
-  bool has_alternatives_ = false;  ///< kernels for some of the sizes are written too, where sizes are free
+  Alternatives alternatives_ = Alternatives::Off;  ///< kernels for some of the sizes that are written too
 
  private:
+  /// Adds the kernel for the sizes at which `when` holds, unless it is the usual one.
+  void add_alternative(ir::Graph&, const scheduler::Group&, const Kernel& usual, Expr when, const LaunchRequest&,
+                       std::vector<KernelAlternative>&) const;
+  /// Adds those for ranges of sizes, where `where` holds as well; none for rows that may be longer than `longest`.
+  void add_alternatives(ir::Graph&, const scheduler::Group&, const Kernel& usual, Expr where, const LaunchRequest&,
+                        std::int64_t longest, std::vector<KernelAlternative>&) const;
+
   const Dialect& dialect_;
 };
 

@@ -63,6 +63,24 @@ void KernelBuilder::block(const std::string& head, const std::function<void()>& 
   put("}");
 }
 
+void KernelBuilder::count_inner_by(const LoopDim& dim, Expr place) {
+  const Expr from[] = {nest.inner.back().var}, to[] = {place};
+  const auto changed = [&](Expr e) { return sym::substitute(e, from, to); };
+  const auto changed_value = [&](Scalar n) { return graph.pool().map_indices(n, changed); };
+  std::unordered_set<Scalar> coarse;
+  for (Scalar n : coarse_) coarse.insert(changed_value(n));
+  coarse_ = std::move(coarse);
+  for (Statement& s : nest.statements) {
+    s.body = changed_value(s.body);
+    for (Scalar& n : s.indirect) n = changed_value(n);
+    s.store = changed(s.store);
+    s.position = changed(s.position);
+  }
+  nest.inner.back() = dim;
+  for (sym::LoopVar& v : vars_)
+    if (v.var == from[0]) v = {dim.var, dim.size};
+}
+
 // ---- Index expressions ----
 
 std::string KernelBuilder::value_to_store(const Statement& s) {

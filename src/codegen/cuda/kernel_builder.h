@@ -63,6 +63,12 @@ class KernelBuilder {
   bool depends(ir::Scalar, std::span<const Expr> variables);
 
   // ---- Elements of a run
+  void set_lanes(Lanes l) {
+    lanes = l;
+    varies_.clear();
+  }
+  /// What the innermost dimension's variable was is `place` from now on, an expression of the variable of `dim`.
+  void count_inner_by(const LoopDim& dim, Expr place);
   /// Computes now what does not depend on `variables`: what can stand before their loop.
   void hoist(std::span<const ir::Scalar> roots, std::span<const Expr> variables);
   /// `each` once for every element of the run: packs are loaded before and stored after.

@@ -33,7 +33,8 @@ class FlatRuns {
         count_(b.env().simplify(product_of(dims_))),
         flat_(flat_index(b.graph, b.nest)),
         width_(config.vector),
-        threads_(config.threads) {}
+        threads_(config.threads),
+        free_(!dims_.empty() && !dims_.back().size.is_constant()) {}
 
   Kernel print() {
     const std::string& index = b_.index_type();
@@ -52,7 +53,9 @@ class FlatRuns {
     std::map<const Statement*, std::string> results;
     for (const Statement* s : statements)
       if (s->stored) b_.line("{} {};", pack(s->op->outs[0]), results[s] = b_.fresh("o"));
-    if (dims_.size() > 1)
+    if (dims_.size() > 1 && free_)
+      begin_at("w");
+    else if (dims_.size() > 1)
       b_.line("const {0} row = w / ({0}){1}, column = w - row * ({0}){1};", index, b_.text(dims_.back().size));
     b_.put("#pragma unroll");
     b_.block(fmt::format("for (int f = 0; f < {}; ++f)", width_), [&] {
@@ -63,6 +66,7 @@ class FlatRuns {
         const std::string value = b_.name(s->body);
         if (s->stored) b_.line("{}.e[f] = c_put_{}({});", results[s], short_name(dtype(s->op->outs[0])), value);
       }
+      if (dims_.size() > 1 && free_) b_.block("if (f + 1 < rest)", [&] { advance(dims_.size() - 1); });
     });
     for (const Statement* s : statements)
       if (s->stored)
@@ -80,16 +84,39 @@ class FlatRuns {
     const std::string& index = b_.index_type();
     const LoopDim& last = dims_.back();
     if (dims_.size() == 1) return b_.line("const {} {} = w + (f < rest ? f : 0);", index, last.var.name());
+    if (free_) return;
     b_.line("const {} along = column + (f < rest ? f : 0);", index);
     b_.line("const bool next = along >= {};", b_.text(last.size));
     b_.line("const {0} {1} = next ? along - ({0}){2} : along;", index, last.var.name(), b_.text(last.size));
     decode(b_, std::span(dims_).first(dims_.size() - 1), "row + (next ? 1 : 0)");
   }
 
+  /// Indices of the run's first point, which go from point to point: a run over rows of a free length may have any
+  /// number of rows.
+  void begin_at(const std::string& linear) {
+    const std::string &index = b_.index_type(), wide = index == "i32" ? "u32" : "u64", t = b_.fresh("t");
+    b_.line("{0} {1} = ({0}){2};", wide, t, linear);
+    for (std::size_t k = dims_.size(); k-- > 1;)
+      b_.line("{0} {1} = ({0})({2} % ({3}){4}); {2} /= ({3}){4};", index, dims_[k].var.name(), t, wide,
+              b_.text(dims_[k].size));
+    b_.line("{0} {1} = ({0}){2};", index, dims_[0].var.name(), t);
+  }
+
+  /// Goes on by one along dimension `k`.
+  void advance(std::size_t k) {
+    const std::string_view var = dims_[k].var.name();
+    if (k == 0) return b_.line("++{};", var);
+    b_.block(fmt::format("if (++{} == {})", var, b_.text(dims_[k].size)), [&] {
+      b_.line("{} = 0;", var);
+      advance(k - 1);
+    });
+  }
+
   KernelBuilder& b_;
   std::vector<LoopDim> dims_;
   Expr count_, flat_;
   int width_, threads_;
+  bool free_;  ///< the last dimension's size
 };
 
 /// Vectors along the last dimension, `unroll` a thread, a block apart.

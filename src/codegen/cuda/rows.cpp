@@ -5,6 +5,7 @@
 
 #include "codegen/cuda/forms.h"
 #include "support/error.h"
+#include "sym/assumed_multiples.h"
 
 namespace coil::codegen {
 namespace {
@@ -30,10 +31,11 @@ class Rows {
         ends_short_(config_.partial_vectors),
         accumulators_(b.nest.statements.size()) {
     b.outer_in_place = false;
+    for (Scalar n : plan.coarse) b.make_coarse(n);
+    if (config_.ragged) count_from_vectors();
     if (!inner_.empty()) b.lanes = {inner_.back().var, width_};
     exact_ = length_.is_constant(static_cast<std::int64_t>(config_.unroll) * team_ * width_);
     for (const KeptValue& k : plan.kept) kept_.push_back({k, fmt::format("k{}", kept_.size())});
-    for (Scalar n : plan.coarse) b.make_coarse(n);
   }
 
   Kernel print() {
@@ -89,6 +91,7 @@ class Rows {
       }
     }
     decode(b_, outer_, "row");
+    if (config_.ragged) find_vectors();
     for (const Kept& k : kept_) {
       if (k.pack)
         b_.line("{} {}[{}];", b_.pack_type(b_.graph.buffer(k.value->buffer).layout.dtype), k.name, config_.unroll);
@@ -97,11 +100,50 @@ class Rows {
     }
   }
 
+  /// An element of a row is found by how far it is from the last multiple of a vector in front of the row.
+  void count_from_vectors() {
+    const RaggedRows& r = plan_.ragged;
+    inner_.back() = {r.along, length_ + (width_ - 1)};
+    b_.count_inner_by(inner_.back(), r.place());
+    inner_vars_ = variables_of(inner_);
+    aligned_.emplace(b_.env());
+    aligned_->assume(r.base, width_);
+  }
+
+  /// Of a row, counted so: the first element and the end, the first vector and the end of the last, and how many
+  /// elements there are in front of vectors, and in all outside of them.
+  void find_vectors() {
+    const RaggedRows& r = plan_.ragged;
+    const std::string& index = b_.index_type();
+    b_.line("const {0} {1} = {2} & ~({0}){3};", index, r.base.name(), b_.text(r.begin), width_ - 1);
+    b_.line("const {0} first = {1} - {2}, end = first + {3};", index, b_.text(r.begin), r.base.name(),
+            b_.text(length_));
+    b_.line("const {0} begin = first > 0 ? {1} : 0, stop = end & ~({0}){2};", index, width_, width_ - 1);
+    b_.line("const {0} front = begin > stop ? 0 : begin - first, back = begin > stop ? first : stop;", index);
+    b_.line("const {0} outside = front + (end - back);", index);
+  }
+
+  /// The loop over a thread's runs of the row, and over its elements outside of them.
+  void turns(const std::vector<Scalar>& roots, const std::function<void()>& inside) {
+    vector_turns(roots, inside);
+    if (!config_.ragged) return;
+    const std::string& index = b_.index_type();
+    const int width = std::exchange(width_, 1);
+    b_.set_lanes({inner_.back().var, 1});
+    b_.block(fmt::format("for ({0} e = ({0})t; e < outside; e += {1})", index, team_), [&] {
+      b_.line("const {} {} = e < front ? first + e : back + (e - front);", index, inner_.back().var.name());
+      inside();
+    });
+    width_ = width;
+    b_.set_lanes({inner_.back().var, width_});
+  }
+
   /// The loop over a thread's runs of the row. `inside` stands where the run's variables are known; `roots` are what it
   /// computes.
-  void turns(const std::vector<Scalar>& roots, const std::function<void()>& inside) {
+  void vector_turns(const std::vector<Scalar>& roots, const std::function<void()>& inside) {
     const std::string& index = b_.index_type();
-    const std::string n = b_.text(length_);
+    const std::string n = config_.ragged ? "stop" : b_.text(length_);
+    const std::string from = config_.ragged ? "begin + " : "";
     auto run = [&](const std::function<void()>& body) {
       decode(b_, inner_, "q");
       if (ends_short_) {
@@ -126,14 +168,14 @@ class Rows {
     const std::vector<Scalar> loads = batched(roots);
     if (loads.empty()) {
       b_.line("#pragma unroll {}", config_.unroll);
-      b_.block(fmt::format("for ({0} q = ({0})t * {1}; q < {2}; q += {3})", index, width_, n, team_ * width_),
+      b_.block(fmt::format("for ({0} q = {4}({0})t * {1}; q < {2}; q += {3})", index, width_, n, team_ * width_, from),
                [&] { run(inside); });
       return;
     }
     // Several runs are under way before the first is used.
     const std::string begin = b_.fresh("q"), at = fmt::format("{} + ({})(c * {})", begin, index, team_ * width_);
-    b_.block(fmt::format("for ({0} {1} = ({0})t * {2}; {1} < {3}; {1} += {4})", index, begin, width_, n,
-                         config_.unroll * team_ * width_),
+    b_.block(fmt::format("for ({0} {1} = {5}({0})t * {2}; {1} < {3}; {1} += {4})", index, begin, width_, n,
+                         config_.unroll * team_ * width_, from),
              [&] {
                std::vector<std::string> packs;
                for (Scalar l : loads)
@@ -180,6 +222,9 @@ class Rows {
     std::erase_if(statements, [&](const Statement* s) {
       return std::any_of(plan_.pairs.begin(), plan_.pairs.end(), [&](const OnlinePair& p) { return p.second == s; });
     });
+    // Values that nothing keeps are computed again where they are read.
+    if (config_.ragged)
+      std::erase_if(statements, [](const Statement* s) { return s->role == Role::Inner && !s->stored; });
     if (statements.empty()) return;
     loop_over(statements);
     finish_reductions(statements);
@@ -435,6 +480,7 @@ class Rows {
   std::vector<LoopDim> outer_, inner_;
   Expr length_;
   Exprs inner_vars_;
+  std::optional<sym::AssumedMultiples> aligned_;  ///< of ragged rows
   int width_, team_, cluster_, level_ = 0;
   bool unrolled_, ends_short_, begun_ = false, exact_ = false, plain_ = false;
   std::string guard_;

@@ -10,6 +10,10 @@
 
 namespace coil::codegen {
 
+/// Which kernels for some of the sizes are written where sizes are free: for rows that are whole vectors
+/// (whole_vectors.h), for ranges of sizes as well, or none.
+enum class Alternatives : std::uint8_t { Off, Vectors, Sizes };
+
 /// Sizes up to `last`, from behind the bucket before, and the launch config that heuristics take for them.
 struct SizeBucket {
   std::int64_t last = 0;

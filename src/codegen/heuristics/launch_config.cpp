@@ -18,6 +18,7 @@ std::string to_string(const LaunchConfig& c) {
   number("vector", c.vector, usual.vector);
   flag("partial vectors", c.partial_vectors);
   flag("flat", c.flat);
+  flag("ragged", c.ragged);
   number("unroll", c.unroll, usual.unroll);
   flag("looped", c.looped);
   number("near", c.near, usual.near);

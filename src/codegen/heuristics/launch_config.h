@@ -18,6 +18,9 @@ struct LaunchConfig {
   bool partial_vectors = false;
   /// Vectors run through all points as they lie in memory, across the ends of the last dimension.
   bool flat = false;
+  /// Vectors lie as memory's do, wherever rows begin; elements in front of a row's first and behind its last are taken
+  /// by themselves.
+  bool ragged = false;
   int unroll = 1;         ///< vectors that it has under way at once
   bool looped = false;    ///< it takes as many vectors as there are, `unroll` at a time; else `unroll` and no more
   int near = 1, far = 1;  ///< neighbouring results, along the two dimensions in which they read much of the same

@@ -12,10 +12,7 @@ namespace {
 constexpr std::size_t kWidestAccess = 16;    // bytes that a thread reads or writes at once
 constexpr std::size_t kWidestElements = 64;  // bytes of the widest elements of a vector: four accesses
 
-struct AccessOfNest {
-  Expr index;
-  std::size_t bytes;  ///< of an element
-};
+}  // namespace
 
 std::vector<AccessOfNest> accesses_of(ir::Graph& graph, const LoopNest& nest) {
   auto bytes = [&](ir::BufferId b) { return size_of(graph.buffer(b).layout.dtype); };
@@ -28,24 +25,26 @@ std::vector<AccessOfNest> accesses_of(ir::Graph& graph, const LoopNest& nest) {
   return out;
 }
 
-/// Whether vectors are worth it: more bytes of an element move in them than by themselves.
-bool moves_in_vectors(const sym::ShapeEnv& env, std::span<const AccessOfNest> accesses, const Lanes& lanes) {
-  std::size_t packed = 0, loose = 0, narrowest = kWidestAccess, widest = 1;
+MovedBytes moved_bytes(const sym::ShapeEnv& env, std::span<const AccessOfNest> accesses, const Lanes& lanes) {
+  MovedBytes out;
   for (const AccessOfNest& a : accesses) {
     if (!sym::contains(a.index, lanes.var)) continue;
     if (lane_stride(env, a.index, lanes) == 1 && run_aligned(env, a.index, lanes)) {
-      packed += a.bytes;
-      narrowest = std::min(narrowest, a.bytes);
-      widest = std::max(widest, a.bytes);
+      out.packed += a.bytes;
+      out.narrowest = std::min(out.narrowest, a.bytes);
+      out.widest = std::max(out.widest, a.bytes);
     } else if (lane_stride(env, a.index, lanes) != 0) {
-      loose += a.bytes;
+      out.loose += a.bytes;
     }
   }
-  const std::size_t width = static_cast<std::size_t>(lanes.width);
-  return packed > 0 && packed >= loose && width * narrowest <= kWidestAccess && width * widest <= kWidestElements;
+  return out;
 }
 
-}  // namespace
+bool moves_in_vectors(const MovedBytes& m, int vector) {
+  const std::size_t width = static_cast<std::size_t>(vector);
+  return m.packed > 0 && m.packed >= m.loose && width * m.narrowest <= kWidestAccess &&
+         width * m.widest <= kWidestElements;
+}
 
 Expr product_of(std::span<const LoopDim> dims) {
   Expr p = 1;
@@ -86,7 +85,7 @@ int widest_vector(ir::Graph& graph, const LoopNest& nest, const LoopDim& dim, bo
   const std::vector<AccessOfNest> accesses = accesses_of(graph, nest);
   for (int width = 8; width > 1; width /= 2)
     if ((cut_short || graph.env().statically_known_multiple_of(dim.size, width)) &&
-        moves_in_vectors(graph.env(), accesses, {dim.var, width}))
+        moves_in_vectors(moved_bytes(graph.env(), accesses, {dim.var, width}), width))
       return width;
   return 1;
 }

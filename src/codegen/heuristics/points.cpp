@@ -38,10 +38,11 @@ int flat_vector(ir::Graph& graph, const LoopNest& nest) {
     if (!(s.store == flat) && !graph.env().simplify(s.store - flat, vars).is_constant(0)) return 1;
     widest = std::max(widest, size_of(graph.buffer(s.op->outs[0]).layout.dtype));
   }
-  // No vector has points of more than two rows.
-  const auto last = nest.outer.back().size.constant();
   int width = static_cast<int>(16 / widest);
-  while (width > 1 && (!last || *last < width)) width /= 2;
+  const auto last = nest.outer.back().size.constant();
+  if (!last) return moves_in_vectors(moved_flat(graph, nest), width) ? width : 1;
+  // No vector has points of more than two rows of a known length.
+  while (width > 1 && *last < width) width /= 2;
   return width;
 }
 
@@ -58,6 +59,21 @@ Expr flat_index(ir::Graph& graph, const LoopNest& nest) {
   Expr flat = 0;
   for (const LoopDim& d : nest.outer) flat = flat * d.size + d.var;
   return graph.env().simplify(flat, nest.vars());
+}
+
+MovedBytes moved_flat(ir::Graph& graph, const LoopNest& nest) {
+  MovedBytes out;
+  const Expr flat = flat_index(graph, nest);
+  const auto vars = nest.vars();
+  for (const AccessOfNest& a : accesses_of(graph, nest)) {
+    if (a.index == flat || graph.env().simplify(a.index - flat, vars).is_constant(0)) {
+      out.packed += a.bytes;
+      out.narrowest = std::min(out.narrowest, a.bytes);
+    } else if (sym::contains(a.index, nest.outer.back().var)) {
+      out.loose += a.bytes;
+    }
+  }
+  return out;
 }
 
 PointFacts point_facts(ir::Graph& graph, const LoopNest& nest) {

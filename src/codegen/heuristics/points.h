@@ -1,6 +1,7 @@
 // Pointwise kernels: how many neighbouring points a thread takes.
 #pragma once
 #include "codegen/heuristics/launch_config.h"
+#include "codegen/heuristics/nest_facts.h"
 #include "codegen/loop_nest.h"
 #include "target/target.h"
 
@@ -19,6 +20,9 @@ PointFacts point_facts(ir::Graph&, const LoopNest&);
 
 /// A thread takes `unroll` vectors, a block apart. Flat ones where no vector fits the last dimension.
 std::vector<LaunchConfig> point_configs(const PointFacts&, const target::Costs&);
+
+/// What moves as vectors where they are flat.
+MovedBytes moved_flat(ir::Graph&, const LoopNest&);
 
 /// The points of the nest in row-major order, as an index.
 Expr flat_index(ir::Graph&, const LoopNest&);

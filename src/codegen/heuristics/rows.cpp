@@ -4,6 +4,7 @@
 #include <set>
 
 #include "codegen/heuristics/nest_facts.h"
+#include "ir/comm_buffers.h"
 
 namespace coil::codegen {
 namespace {
@@ -20,7 +21,8 @@ constexpr int kResidentFew = 768;                   // 80 registers each, where 
 constexpr std::int64_t kSharedRow = 4096;           // vectors of a row that several blocks share
 constexpr std::int64_t kShortRow = 128;             // vectors of a row that a warp takes
 constexpr int kOnceTeam = 256;                      // threads of a row that is read once, where there are rows enough
-constexpr std::int64_t kLongRow = 1024;             // elements for which a vector cut short is worth its checks
+constexpr std::int64_t kRaggedRow = 64;  // elements for which what is left over at both ends of a row is little
+constexpr std::int64_t kLongRow = 1024;  // elements for which a vector cut short is worth its checks
 // Bytes of a row that is as well read from any other place as from behind the one before.
 constexpr std::int64_t kOwnRowBytes = 512;
 
@@ -29,7 +31,10 @@ class RowConfigs {
  public:
   RowConfigs(const RowFacts& facts, const target::Costs& costs, int cluster)
       : f_(facts), costs_(costs), cluster_(cluster) {
-    if (f_.vector == 1 && f_.length >= kLongRow && f_.cut_vector > 1) {
+    if (f_.vector == 1 && !f_.known && f_.length >= kRaggedRow && f_.ragged_vector > 1) {
+      vector_ = f_.ragged_vector;
+      ragged_ = true;
+    } else if (f_.vector == 1 && f_.length >= kLongRow && f_.cut_vector > 1) {
       vector_ = f_.cut_vector;
       cut_ = true;
     } else {
@@ -97,6 +102,7 @@ class RowConfigs {
     LaunchConfig c{.threads = std::max(team * rows / cluster, costs_.threads_of_warp),
                    .vector = vector_,
                    .partial_vectors = cut_,
+                   .ragged = ragged_,
                    .unroll = kLoopTurns,
                    .looped = true,
                    .team = team,
@@ -117,7 +123,7 @@ class RowConfigs {
   const target::Costs& costs_;
   int cluster_;
   int vector_ = 1;
-  bool cut_ = false;
+  bool cut_ = false, ragged_ = false;
   std::int64_t runs_ = 1;
   std::vector<LaunchConfig> out_;
 };
@@ -136,11 +142,12 @@ bool read_once(const LoopNest& nest, std::span<const OnlinePair> pairs) {
 }
 
 RowFacts row_facts(ir::Graph& graph, const LoopNest& nest, Expr length, std::span<const OnlinePair> pairs,
-                   std::optional<std::int64_t> longest) {
+                   std::optional<std::int64_t> longest, int ragged_vector) {
   if (length.is_constant()) longest.reset();
   RowFacts f{.length = longest.value_or(graph.env().hint_or(length, 4096)),
              .rows = graph.env().hint_or(product_of(nest.outer), 1 << 16),
              .known = length.is_constant() || longest,
+             .ragged_vector = ragged_vector,
              .once = read_once(nest, pairs),
              .pairs = !pairs.empty()};
   if (nest.inner.empty() || nest.vector != LoopNest::Vector::Inner) return f;
@@ -151,6 +158,14 @@ RowFacts row_facts(ir::Graph& graph, const LoopNest& nest, Expr length, std::spa
   if (f.vector == 1 && nest.inner.size() == 1 && !counts)
     f.cut_vector = widest_vector(graph, nest, nest.inner.back(), true);
   return f;
+}
+
+/// Rows of a free length. What other ranks send comes in vectors that lie as the rows do.
+bool may_be_ragged(ir::Graph& graph, const LoopNest& nest, Expr length) {
+  if (length.is_constant() || nest.inner.size() != 1 || nest.vector != LoopNest::Vector::Inner) return false;
+  return std::ranges::none_of(nest.statements, [&](const Statement& s) {
+    return std::ranges::any_of(ir::loads(s.body), [&](ir::Scalar l) { return ir::is_peer_sum(graph, l->buffer); });
+  });
 }
 
 /// Rows that read the same row of something beside their own come one after another, so that it is read once: the outer
@@ -195,11 +210,14 @@ std::vector<LaunchConfig> row_configs(const RowFacts& facts, const target::Costs
 RowPlan plan_rows(ir::Graph& graph, const LoopNest& nest, const target::Costs& costs, const LaunchRequest& request) {
   const Expr length = graph.env().simplify(product_of(nest.inner));
   std::vector<OnlinePair> pairs = online_pairs(graph.env(), nest, length);
-  RowFacts facts = row_facts(graph, nest, length, pairs, request.longest_row);
+  RaggedRows ragged;
+  if (may_be_ragged(graph, nest, length)) ragged = ragged_rows(graph, nest);
+  RowFacts facts = row_facts(graph, nest, length, pairs, request.longest_row, ragged.vector);
   // A kernel for rows up to some length is for any number of them, where that is free.
   if (request.longest_row && !graph.env().simplify(product_of(nest.outer)).is_constant()) facts.rows = costs.threads();
   RowPlan plan{.choice = choose(row_configs(facts, costs, request.cluster), request),
                .outer = order_of_rows(graph, nest, facts.length),
+               .ragged = ragged,
                .coarse = coarse_terms(pairs)};
   LaunchConfig& config = plan.choice.config;
   KeptValues kept;

@@ -5,6 +5,7 @@
 
 #include "codegen/heuristics/kept_values.h"
 #include "codegen/heuristics/online.h"
+#include "codegen/heuristics/ragged_rows.h"
 #include "codegen/loop_nest.h"
 #include "target/target.h"
 
@@ -15,6 +16,7 @@ struct RowFacts {
   bool known = false;                 ///< the length is a constant, or no row is longer
   int vector = 1;                     ///< widest along a row
   int cut_vector = 1;                 ///< widest where the last vector of a row may end before its width
+  int ragged_vector = 1;              ///< widest where rows may begin and end anywhere
   bool once = false;                  ///< one pass over a row is enough
   bool pairs = false;                 ///< some reductions of two levels are made together
 };
@@ -27,6 +29,7 @@ struct RowPlan {
   LaunchChoice choice;
   std::vector<LoopDim> outer;  ///< in the order in which rows come one after another
   std::vector<KeptValue> kept;
+  RaggedRows ragged;               ///< where the config is ragged
   std::vector<OnlinePair> pairs;   ///< reductions to be made together
   std::vector<ir::Scalar> coarse;  ///< values of which 16 bits are enough, such as a softmax's exponentials
 };
