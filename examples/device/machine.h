@@ -20,8 +20,6 @@ class Memory {
  public:
   explicit Memory(std::size_t bytes);
   ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
 
   /// The address of a block that begins at a multiple of 64 bytes; null when there is no room.
   std::byte* allocate(std::size_t bytes);

@@ -7,8 +7,6 @@
 namespace toy {
 namespace {
 
-using coil::runtime::HostKernels;
-
 constexpr std::size_t kBytes = std::size_t{1} << 30;
 
 class Runtime : public coil::runtime::DeviceRuntime {
@@ -18,7 +16,7 @@ class Runtime : public coil::runtime::DeviceRuntime {
   std::unique_ptr<coil::runtime::LoadedKernels> load(const std::string& isa,
                                                      std::span<const std::vector<std::byte>> libraries) override {
     if (isa != kArchitecture) coil::fail("kernels for '{}' do not run on {}", isa, to_string(device_));
-    return std::make_unique<HostKernels>(libraries);
+    return std::make_unique<coil::runtime::HostKernels>(libraries);
   }
   std::unique_ptr<coil::runtime::Queue> make_queue() override { return std::make_unique<Queue>(device_, memory_); }
 

@@ -36,8 +36,8 @@ class Rows {
     line("at = tl.arange(0, BLOCK)");
     line("x = tl.load({}, at < {}, other=0)", element(0, "at"), length);
     const std::string key = is_floating(d) ? "c_order_of_float" : "c_order_of_integer";
-    line("row = tl.sort(c_with_place({}(x), at, {}, BLOCK, {}))", key, length, descending ? "True" : "False");
-    line("place = c_place(row, BLOCK)");
+    line("ordered = tl.sort(c_with_place({}(x), at, {}, BLOCK, {}))", key, length, descending ? "True" : "False");
+    line("place = c_place(ordered, BLOCK)");
     line("inside = at < {}", taken);
     line("tl.store({}, tl.load({}, inside, other=0), inside)", element(1, "at"), element(0, "place"));
     line("tl.store({}, place, inside)", element(2, "at"));
@@ -66,7 +66,8 @@ class Rows {
   }
   std::string element(std::size_t v, const std::string& place) {
     const std::string step = views_[v]->sizes.empty() ? "1" : number(views_[v]->strides[dim_]);
-    return fmt::format("{0} + (o{1} + {2} * {3})", arguments_.pointer(views_[v]->buffer, v > 0), v, place, step);
+    return fmt::format("{} + (o{} + {}{})", arguments_.pointer(views_[v]->buffer, v > 0), v, place,
+                       step == "1" ? "" : " * " + step);
   }
 
   template <class... A>
@@ -100,6 +101,14 @@ class Rows {
   std::string body_;
 };
 
+/// Whether an element and its place are one number of 64 bits.
+bool leaves_room(const ir::Extern& call) {
+  constexpr std::int64_t kBits = 40;  // c_with_place
+  if (size_of(call.inputs[0].dtype) <= 4) return true;
+  const auto bits = find(call.attributes, sorting::kBits);
+  return bits && *bits <= kBits;
+}
+
 }  // namespace
 
 std::variant<Kernel, std::string> triton_sort(ir::Graph& graph, const ir::Extern& call) {
@@ -108,7 +117,7 @@ std::variant<Kernel, std::string> triton_sort(ir::Graph& graph, const ir::Extern
   const ir::BufferView& x = call.inputs[0];
   const std::int64_t given = read(call.attributes, sorting::kDim), rank = static_cast<std::int64_t>(x.sizes.size());
   const auto dim = static_cast<std::size_t>(given < 0 ? given + rank : given);
-  if (size_of(x.dtype) > 4) return fmt::format("an order of {} with places", short_name(x.dtype));
+  if (!leaves_room(call)) return fmt::format("an order of {} with places", short_name(x.dtype));
   for (const ir::BufferView& v : {x, call.outputs[0]})
     if (is_float8(v.dtype) || graph.buffer(v.buffer).layout.dtype != v.dtype)
       return fmt::format("an order of {}", short_name(v.dtype));

@@ -54,8 +54,8 @@ def c_update(places, first, x, there, kind: tl.constexpr):
 
 
 # @piece c_update_byte
-# The same where a place has a byte: the four of a word are compared and swapped together. Truth values add up to whether
-# any is true.
+# The same where a place has a byte: the four of a word are compared and swapped together. The sum of truth values is
+# whether any is true.
 @triton.jit
 def c_update_byte(places, first, x, there, kind: tl.constexpr):
     left = tl.broadcast_to(there, x.shape)

@@ -313,8 +313,8 @@ def c_check(index, size, there, status):
     return index, inside
 
 
-# What sorts a row: numbers in the order of the elements, a NaN above infinity, zeros alike, to which the place in the row
-# is added, so that equal elements stay in their order.
+# What sorts a row: numbers in the order of the elements, a NaN above infinity, zeros alike, to which the place in the
+# row is added, so that equal elements stay in their order.
 # @piece c_order_of_float
 @triton.jit
 def c_order_of_float(x):
