@@ -1,6 +1,8 @@
 // What the library brings: the device, and a language that programs for it are written in.
 #include "compiler/extension.h"
 
+#include <sstream>
+
 #include "support/error.h"
 #include "toy.h"
 #include "wrapper/emitter.h"
@@ -17,11 +19,8 @@ class Listing : public coil::wrapper::Emitter {
       coil::fail("--emit=toy-listing writes programs for toy, not for {}", to_string(program.device));
     lines_.assign(program.lines.size(), {});
     std::string out;
-    const std::string text = coil::wrapper::to_string(program);
-    for (std::size_t at = 0, end = 0; at < text.size(); at = end + 1) {
-      end = std::min(text.find('\n', at), text.size());
-      out += "// " + text.substr(at, end - at) + "\n";
-    }
+    std::istringstream text(coil::wrapper::to_string(program));
+    for (std::string line; std::getline(text, line);) out += "// " + line + "\n";
     for (const coil::wrapper::KernelEntry& kernel : program.kernels) out += "\n" + kernel.text;
     return out;
   }

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -17,10 +18,7 @@ std::byte* reserve(std::size_t bytes, int protection) {
 }  // namespace
 
 Memory::Memory(std::size_t bytes)
-    : bytes_(bytes),
-      addresses_(reserve(bytes, PROT_NONE)),
-      contents_(reserve(bytes, PROT_READ | PROT_WRITE)),
-      free_{{0, bytes}} {}
+    : bytes_(bytes), addresses_(reserve(bytes, PROT_NONE)), contents_(reserve(bytes, PROT_READ | PROT_WRITE)) {}
 
 Memory::~Memory() {
   ::munmap(addresses_, bytes_);
@@ -28,55 +26,26 @@ Memory::~Memory() {
 }
 
 std::byte* Memory::allocate(std::size_t bytes) {
-  constexpr std::size_t kAlignment = 64;
   if (bytes > bytes_) return nullptr;
-  bytes = bytes == 0 ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  bytes = (std::max<std::size_t>(bytes, 1) + 63) / 64 * 64;
   std::lock_guard lock(mutex_);
-  for (auto block = free_.begin(); block != free_.end(); ++block) {
-    const auto [offset, size] = *block;
-    if (size < bytes) continue;
-    free_.erase(block);
-    if (size > bytes) free_.emplace(offset + bytes, size - bytes);
-    taken_.emplace(offset, bytes);
-    return addresses_ + offset;
+  std::size_t begin = 0;  // of the first gap that is large enough
+  for (const auto& [offset, size] : taken_) {
+    if (offset - begin >= bytes) break;
+    begin = offset + size;
   }
-  return nullptr;
+  if (bytes_ - begin < bytes) return nullptr;
+  taken_.emplace(begin, bytes);
+  return addresses_ + begin;
 }
 
 void Memory::release(std::byte* address) {
   std::lock_guard lock(mutex_);
-  const auto taken = taken_.extract(static_cast<std::size_t>(address - addresses_));
-  auto block = free_.emplace(taken.key(), taken.mapped()).first;
-  if (const auto next = std::next(block); next != free_.end() && block->first + block->second == next->first) {
-    block->second += next->second;
-    free_.erase(next);
-  }
-  if (block == free_.begin()) return;
-  const auto before = std::prev(block);
-  if (before->first + before->second != block->first) return;
-  before->second += block->second;
-  free_.erase(block);
+  taken_.erase(static_cast<std::size_t>(address - addresses_));
 }
-
-void Event::reach() {
-  std::lock_guard lock(mutex_);
-  is_reached_ = true;
-  reached_.notify_all();
-}
-
-void Event::wait() {
-  std::unique_lock lock(mutex_);
-  reached_.wait(lock, [this] { return is_reached_; });
-}
-
-Stream::Stream() : thread_([this] { run(); }) {}
 
 Stream::~Stream() {
-  {
-    std::lock_guard lock(mutex_);
-    ends_ = true;
-  }
-  changed_.notify_all();
+  submit_always([this] { ends_ = true; });
   thread_.join();
 }
 
@@ -96,36 +65,33 @@ void Stream::submit_always(std::function<void()> work) {
     std::lock_guard lock(mutex_);
     work_.push_back(std::move(work));
   }
-  changed_.notify_all();
+  changed_.notify_one();
 }
 
-std::shared_ptr<Event> Stream::record() {
-  auto event = std::make_shared<Event>();
-  submit_always([event] { event->reach(); });
-  return event;
+Event Stream::record() {
+  const auto reached = std::make_shared<std::promise<void>>();
+  submit_always([reached] { reached->set_value(); });
+  return reached->get_future();
 }
 
-void Stream::wait_for(std::shared_ptr<Event> event) {
-  submit_always([event = std::move(event)] { event->wait(); });
+void Stream::wait_for(Event event) {
+  submit_always([event = std::move(event)] { event.wait(); });
 }
 
 void Stream::wait() {
-  const auto failure = std::make_shared<std::exception_ptr>();
-  submit_always([this, failure] { *failure = std::exchange(failure_, nullptr); });
-  record()->wait();
-  if (*failure) std::rethrow_exception(*failure);
+  std::exception_ptr failure;
+  submit_always([this, &failure] { failure = std::exchange(failure_, nullptr); });
+  record().wait();
+  if (failure) std::rethrow_exception(failure);
 }
 
 void Stream::run() {
-  for (;;) {
-    std::function<void()> work;
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return ends_ || !work_.empty(); });
-      if (work_.empty()) return;
-      work = std::move(work_.front());
-      work_.pop_front();
-    }
+  while (!ends_) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !work_.empty(); });
+    const std::function<void()> work = std::move(work_.front());
+    work_.pop_front();
+    lock.unlock();
     work();
   }
 }

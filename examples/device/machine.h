@@ -3,11 +3,12 @@
 #pragma once
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <future>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <thread>
 
@@ -19,8 +20,6 @@ class Memory {
  public:
   explicit Memory(std::size_t bytes);
   ~Memory();
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
 
   /// The address of a block that begins at a multiple of 64 bytes; null when there is no room.
   std::byte* allocate(std::size_t bytes);
@@ -37,38 +36,26 @@ class Memory {
   const std::size_t bytes_;
   std::byte *addresses_, *contents_;
   std::mutex mutex_;
-  std::map<std::size_t, std::size_t> free_, taken_;  ///< bytes by offset
+  std::map<std::size_t, std::size_t> taken_;  ///< bytes by offset
 };
 
-/// A place in a stream: it is reached when all work before it is done.
-class Event {
- public:
-  void reach();
-  void wait();
-
- private:
-  std::mutex mutex_;
-  std::condition_variable reached_;
-  bool is_reached_ = false;
-};
+/// A place in a stream, reached when all work before it is done.
+using Event = std::shared_future<void>;
 
 class Stream {
  public:
-  Stream();
+  Stream() : thread_([this] { run(); }) {}
   /// Returns when all work is done.
   ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
 
   /// Work that is left out when some before it failed.
   void submit(std::function<void()> work);
   /// Work that is done whatever came before it.
   void submit_always(std::function<void()> work);
-  std::shared_ptr<Event> record();
+  Event record();
   /// What comes after this waits for the event.
-  void wait_for(std::shared_ptr<Event> event);
-  /// Returns when all work submitted so far is done. Throws what the first work that failed threw, and goes on from
-  /// there.
+  void wait_for(Event event);
+  /// Returns when all work submitted so far is done. Throws what the first that failed threw, and goes on from there.
   void wait();
 
  private:
@@ -77,7 +64,7 @@ class Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
-  std::exception_ptr failure_;  ///< of the thread's own until it is told
+  std::exception_ptr failure_;  ///< the thread's own, as is `ends_`
   bool ends_ = false;
   std::thread thread_;
 };

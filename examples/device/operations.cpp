@@ -1,7 +1,7 @@
 // The library operations that the device carries out itself: products of matrices, in f32 and f64. Those of
 // other types are the CPU's (target::Target::type_limits in kernels.cpp), as is every operation that is not here.
 #include "library_ops/products.h"
-#include "support/error.h"
+#include "runtime/device/convert.h"
 #include "toy.h"
 
 namespace toy {
@@ -10,102 +10,89 @@ namespace {
 using namespace coil;
 using runtime::BoundView;
 
-/// The strides of a view by the last `rank` dimensions of a larger one that it is broadcast to.
-Sizes broadcast(const BoundView& view, std::size_t rank) {
-  Sizes strides(rank, 0);
-  for (std::size_t d = 0; d < view.sizes.size() && d < rank; ++d)
-    if (view.sizes[view.sizes.size() - 1 - d] != 1) strides[rank - 1 - d] = view.strides[view.sizes.size() - 1 - d];
-  return strides;
-}
-
-/// y[rows.., n] = sum over k of a[rows.., k] b[rows.., k, n], + bias[rows.., n]. Strides of the rows come first.
+/// y[i..] = sum over k of a[i.., k] b[i.., k], + bias[i..]: strides along the results' dimensions, and along k. A
+/// dimension that an operand does not have has a stride of 0.
 struct Product {
-  Sizes rows;
-  Sizes a, b, y, bias;
-  std::int64_t n = 0, k = 0, b_along_k = 0;
-  bool has_bias = false;
+  Sizes sizes, y, a, b, bias;
+  std::int64_t k = 0, a_along_k = 0, b_along_k = 0;
 };
 
 template <class T>
-void multiply(const Product& p, const T* a, const T* b, const T* bias, T* y) {
-  const std::size_t rank = p.rows.size();
-  for (std::int64_t row = 0; row < numel(p.rows); ++row) {
-    std::int64_t at_a = 0, at_b = 0, at_y = 0, at_bias = 0, rest = row;
-    for (std::size_t d = rank; d-- > 0; rest /= p.rows[d]) {
-      const std::int64_t i = rest % p.rows[d];
+void multiply(const Product& p, T* y, const T* a, const T* b, const T* bias) {
+  for (std::int64_t result = 0; result < numel(p.sizes); ++result) {
+    std::int64_t at_y = 0, at_a = 0, at_b = 0, at_bias = 0, rest = result;
+    for (std::size_t d = p.sizes.size(); d-- > 0; rest /= p.sizes[d]) {
+      const std::int64_t i = rest % p.sizes[d];
+      at_y += i * p.y[d];
       at_a += i * p.a[d];
       at_b += i * p.b[d];
-      at_y += i * p.y[d];
-      if (p.has_bias) at_bias += i * p.bias[d];
+      at_bias += i * p.bias[d];
     }
-    for (std::int64_t n = 0; n < p.n; ++n) {
-      double sum = p.has_bias ? bias[at_bias + n * p.bias[rank]] : 0;
-      for (std::int64_t k = 0; k < p.k; ++k)
-        sum += static_cast<double>(a[at_a + k * p.a[rank]]) * b[at_b + k * p.b_along_k + n * p.b[rank]];
-      y[at_y + n * p.y[rank]] = static_cast<T>(sum);
-    }
+    double sum = bias ? bias[at_bias] : 0;
+    for (std::int64_t k = 0; k < p.k; ++k)
+      sum += static_cast<double>(a[at_a + k * p.a_along_k]) * b[at_b + k * p.b_along_k];
+    y[at_y] = static_cast<T>(sum);
   }
 }
 
 /// A call of `linear`, or of `matmul`.
 class ProductCall : public runtime::LibraryOp {
  public:
-  ProductCall(bool is_linear, const runtime::Attributes& attributes, Queue& queue)
-      : is_linear_(is_linear), attributes_(attributes), queue_(queue) {}
+  ProductCall(bool is_linear, const runtime::Attributes& attributes, runtime::Queue& queue)
+      : is_linear_(is_linear), attributes_(attributes), queue_(dynamic_cast<Queue&>(queue)) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    const DType type = outputs[0].dtype;
-    if (type != DType::F32 && type != DType::F64) fail("toy has no products of {}", torch_name(type));
-    wide_ = type == DType::F64;
-    const BoundView &a = inputs[0], &b = inputs[1], &y = outputs[0];
-    const std::size_t rank = y.sizes.size(), rows = rank - 1;
-    product_ = {.rows = Sizes(y.sizes.begin(), y.sizes.end() - 1),
-                .a = broadcast(a, rank),
-                .y = y.strides,
-                .n = y.sizes.back(),
-                .k = a.sizes.back()};
-    const runtime::BoundCall call{attributes_, inputs, outputs};
-    const bool has_k_first = !is_linear_ || library_ops::LinearCall(call).weight_transposed();
-    const std::size_t along_k = b.sizes.size() - (has_k_first ? 2 : 1),
-                      along_n = b.sizes.size() - (has_k_first ? 1 : 2);
-    product_.b = is_linear_ ? Sizes(rank, 0) : broadcast(b, rank);
-    if (rows > 0) product_.b[rows - 1] = 0;
-    product_.b[rows] = b.strides[along_n];
-    product_.b_along_k = b.strides[along_k];
-    product_.has_bias = library_ops::LinearCall(call).has_bias();
-    if (product_.has_bias) product_.bias = broadcast(inputs[2], rank);
+    const runtime::BoundCall bound{attributes_, inputs, outputs};
+    const library_ops::LinearCall call(bound);
+    BoundView b = inputs[1];
+    if (is_linear_ && !call.weight_transposed()) {
+      std::swap(b.sizes[0], b.sizes[1]);
+      std::swap(b.strides[0], b.strides[1]);
+    }
+    // Products of a single row have a dimension for it, too.
+    Sizes sizes = outputs[0].sizes;
+    sizes.insert(sizes.begin(), 1);
+    const std::size_t rank = sizes.size();
+    Sizes a_sizes = sizes, b_sizes = sizes;
+    a_sizes[rank - 1] = b_sizes[rank - 2] = inputs[0].sizes.back();
+    product_ = {.sizes = sizes,
+                .y = expand_view(outputs[0], sizes).strides,
+                .a = expand_view(inputs[0], a_sizes).strides,
+                .b = expand_view(b, b_sizes).strides,
+                .bias = call.has_bias() ? expand_view(inputs[2], sizes).strides : Sizes(rank, 0),
+                .k = inputs[0].sizes.back()};
+    product_.a_along_k = std::exchange(product_.a[rank - 1], 0);
+    product_.b_along_k = std::exchange(product_.b[rank - 2], 0);
+    is_wide_ = outputs[0].dtype == DType::F64;
   }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
-    std::vector<const void*> in;
-    for (const void* p : inputs) in.push_back(queue_.at(static_cast<const std::byte*>(p)));
-    void* const out = queue_.at(static_cast<std::byte*>(outputs[0]));
-    queue_.submit([p = product_, wide = wide_, in = std::move(in), out] {
-      auto multiply_as = [&]<class T>(T* y) {
-        multiply<T>(p, static_cast<const T*>(in[0]), static_cast<const T*>(in[1]),
-                    p.has_bias ? static_cast<const T*>(in[2]) : nullptr, y);
-      };
-      wide ? multiply_as(static_cast<double*>(out)) : multiply_as(static_cast<float*>(out));
-    });
+    is_wide_ ? submit<double>(inputs, outputs[0]) : submit<float>(inputs, outputs[0]);
   }
 
  private:
+  template <class T>
+  void submit(std::span<const void* const> inputs, void* output) {
+    auto operand = [&](std::size_t i) { return queue_.at(static_cast<const T*>(inputs[i])); };
+    queue_.submit([p = product_, y = queue_.at(static_cast<T*>(output)), a = operand(0), b = operand(1),
+                   bias = inputs.size() > 2 ? operand(2) : nullptr] { multiply(p, y, a, b, bias); });
+  }
+
   const bool is_linear_;
   const runtime::Attributes attributes_;
   Queue& queue_;
   Product product_;
-  bool wide_ = false;
+  bool is_wide_ = false;
 };
-
-runtime::QueueLibraryFactory product(bool is_linear) {
-  return [is_linear](const runtime::Attributes& attributes, runtime::Queue& queue) {
-    return std::make_unique<ProductCall>(is_linear, attributes, dynamic_cast<Queue&>(queue));
-  };
-}
 
 }  // namespace
 
 std::vector<std::pair<std::string, runtime::QueueLibraryFactory>> operations() {
+  auto product = [](bool is_linear) {
+    return [is_linear](const runtime::Attributes& attributes, runtime::Queue& queue) {
+      return std::make_unique<ProductCall>(is_linear, attributes, queue);
+    };
+  };
   return {{"linear", product(true)}, {"matmul", product(false)}};
 }
 

@@ -37,24 +37,15 @@ TOY_FLOAT(lgamma) TOY_FLOAT(sqrt) TOY_FLOAT(floor) TOY_FLOAT(ceil) TOY_FLOAT(tru
 TOY_FLOATS(pow) TOY_FLOATS(atan2) TOY_FLOATS(hypot) TOY_FLOATS(copysign) TOY_FLOATS(fmod);
 // clang-format on
 
-TOY_ONE(T, neg, -x);
 TOY_ONE(T, abs, x < 0 ? -x : x == 0 ? T(0) : x);
 TOY_ONE(T, sign, (x > 0) - (x < 0));
-TOY_ONE(T, recip, 1 / x);
 TOY_ONE(T, rsqrt, 1 / t_sqrt(x));
 TOY_ONE(T, sigmoid, 1 / (1 + t_exp(-x)));
 TOY_ONE(T, round, t_nearbyint(x));
-TOY_ONE(bool, isnan, x != x);
 TOY_ONE(bool, isinf, x == x && x - x != 0);
 TOY_ONE(bool, signbit, __builtin_signbit(x));
-TOY_ONE(T, not, ~x);
-COIL_FN bool t_not(bool x) { return !x; }
 TOY_TWO(T, max, x != x || x > y ? x : y);
 TOY_TWO(T, min, x != x || x < y ? x : y);
-template <class T>
-COIL_FN T t_where(bool condition, T x, T y) {
-  return condition ? x : y;
-}
 
 // Divisions of integers; there is no quotient by 0, and it is 0.
 TOY_TWO(T, truncdiv, y == 0 ? T(0) : y == T(-1) ? T(0 - x) : T(x / y));
@@ -65,15 +56,3 @@ COIL_FN f32 t_truncdiv(f32 x, f32 y) { return t_trunc(x / y); }
 COIL_FN f64 t_truncdiv(f64 x, f64 y) { return t_trunc(x / y); }
 COIL_FN f32 t_floordiv(f32 x, f32 y) { return y == 0 ? x / y : t_nearbyint((x - t_rem(x, y)) / y); }
 COIL_FN f64 t_floordiv(f64 x, f64 y) { return y == 0 ? x / y : t_nearbyint((x - t_rem(x, y)) / y); }
-
-// What rows are combined by. Of extremes, a NaN is more extreme than any number.
-TOY_TWO(T, spread, t_max(x, y) + t_log1p(t_exp(t_min(x, y) - t_max(x, y))));
-TOY_TWO(T, logaddexp, t_max(x, y) - t_max(x, y) != 0 ? t_max(x, y) : t_spread(x, y));
-TOY_TWO(bool, above, x > y || (x != x && y == y));
-TOY_TWO(bool, below, x < y || (x != x && y == y));
-COIL_FN i64 t_check(i64 index, i64 size, i64* failed) {
-  if (index < 0) index += size;
-  if (index >= 0 && index < size) return index;
-  *failed = 1;
-  return 0;
-}

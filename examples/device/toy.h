@@ -19,19 +19,15 @@ using KernelFunction = void (*)(void* const* buffers, const std::int64_t* scalar
 /// Work in order on the device. What is asked for runs later, on the stream's thread.
 class Queue : public coil::runtime::Queue {
  public:
-  explicit Queue(int index, std::shared_ptr<Memory> memory);
+  Queue(coil::Device device, std::shared_ptr<Memory> memory) : device_(device), memory_(std::move(memory)) {}
   ~Queue() override;
 
-  coil::Device device() const override;
-  void begin() override {}
-  void end() noexcept override {}
+  coil::Device device() const override { return device_; }
   coil::Storage allocate(std::size_t bytes) override;
-  std::span<std::int64_t> shared_words(std::size_t count) override;
   void copy(const coil::Tensor& to, const coil::Tensor& from) override;
   void launch(const coil::runtime::Launch&, void* const* words) override;
-  std::unique_ptr<coil::runtime::LibraryOp> make_op(const std::string& op, const coil::runtime::Attributes&) override;
   bool runs_ahead() const override { return true; }
-  void wait() override;
+  void wait() override { stream_->wait(); }
   void set_stream(void* stream) override;
   void set_allocator(std::function<coil::Storage(std::size_t)> allocate) override { allocate_ = std::move(allocate); }
 
@@ -45,11 +41,10 @@ class Queue : public coil::runtime::Queue {
  private:
   coil::Tensor here(const coil::Tensor& t) const;
 
-  const int index_;
+  const coil::Device device_;
   std::shared_ptr<Memory> memory_;
   std::shared_ptr<Stream> own_ = std::make_shared<Stream>(), stream_ = own_;
   std::function<coil::Storage(std::size_t)> allocate_;
-  std::vector<std::int64_t> words_;
 };
 
 std::shared_ptr<coil::runtime::DeviceRuntime> open(int index);

@@ -132,8 +132,16 @@ NARROW = [
         lambda x, i, v, kind=kind: x.scatter_reduce(0, i, v, kind),
         ((torch.arange(40) % 5 + 1).to(d), PLACES, MORE.to(d)),
     )
-    for d in (torch.bfloat16, torch.float16, torch.int16)
-    for kind in ("sum", "amax", "prod")
+    for d in (torch.bfloat16, torch.float16, torch.int16, torch.int8, torch.uint8)
+    for kind in ("sum", "amax", "amin", "prod")
+]
+NARROW += [
+    Case(
+        "narrow",
+        "truth",
+        lambda x, i, v: (x.index_put((i,), v, accumulate=True), x.scatter_reduce(0, i, v, "amin")),
+        (torch.arange(40) % 3 == 0, PLACES, MORE > 1),
+    )
 ]
 
 
@@ -162,6 +170,100 @@ def test_narrow_types_are_in_triton(tmp_path):
     for got, want in zip(coil.load(tmp_path / "m.coil")(*given), Module()(*given)):
         torch.testing.assert_close(got.float(), want.float(), rtol=0, atol=0, equal_nan=True)
     for_gpu(tmp_path / "m.pt2", tmp_path / "m.coil", "--cache", tmp_path / "cache", arch="sm_80").check_returncode()
+
+
+# ---- Order ----
+
+
+def falling(*shape, dtype):
+    """Integers around 0, many of them equal."""
+    return (seeded(*shape) * 40).to(dtype)
+
+
+ENDS = torch.tensor([[float("nan"), -0.0, 0.0, float("inf"), float("-inf"), float("nan")]])
+SORTED = [
+    Case(
+        "order",
+        "rows",
+        lambda x: (
+            x.sort(dim=-1, stable=True),
+            x.sort(dim=0, stable=True, descending=True),
+            x.argsort(stable=True, dim=-1),
+        ),
+        (torch.cat([seeded(5, 70).round(), ENDS.expand(5, 6)], -1),),
+    ),
+    Case("order", "first", lambda x: (x.topk(8, 0), x.topk(1), x.topk(33, largest=False)), (seeded(40, 33),)),
+    Case("order", "one", lambda x: (x.sort(stable=True), x[:, 0].sort(dim=0, stable=True)), (seeded(3, 1),)),
+    Case("order", "none", lambda x: x.sort(stable=True), (torch.zeros(3, 0),)),
+    Case("order", "whole", lambda x: x.sort(stable=True), (seeded(1, 4096).bfloat16(),)),
+] + [
+    Case(
+        "order",
+        str(d).rpartition(".")[2],
+        lambda x: (x.sort(stable=True), x.t().sort(dim=0, stable=True, descending=True)),
+        (torch.cat([falling(3, 70, dtype=d), torch.tensor(ends, dtype=d).expand(3, 2)], -1),),
+    )
+    for d, ends in (
+        (torch.int8, (127, -128)),
+        (torch.uint8, (255, 0)),
+        (torch.int16, (2**15 - 1, -(2**15))),
+        (torch.int32, (2**31 - 1, -(2**31))),
+        (torch.bool, (1, 0)),
+        (torch.float16, (65504, -65504)),
+        (torch.bfloat16, (1e38, -1e38)),
+    )
+]
+
+
+def in_triton(cases, folder, *options):
+    """Whether all of their kernels are."""
+    export(batch.Batch(cases), ({c.name: c.args for c in cases},), folder / "m.pt2")
+    return "CUDA C++" not in command("explain", folder / "m.pt2", *EMULATED, *options).stdout
+
+
+def test_order(monkeypatch, tmp_path):
+    found = wrong(SORTED, monkeypatch)
+    assert not found, found
+    assert in_triton(SORTED, tmp_path)
+
+
+def test_what_has_no_order_in_triton(tmp_path):
+    """Rows that do not fit a block, and elements that leave no room for their place."""
+
+    class Module(torch.nn.Module):
+        def forward(self, x, i):
+            return *x.topk(3), *i.sort(stable=True)
+
+    export(Module(), (seeded(2, 5000), torch.arange(50)), tmp_path / "m.pt2")
+    told = command("explain", tmp_path / "m.pt2", *EMULATED).stdout
+    assert "(CUDA C++: an order of rows that may be longer than 4096)" in told
+    assert "(CUDA C++: an order of i64 with places)" in told
+
+
+def test_one_place_in_order(monkeypatch, tmp_path):
+    """Deterministic programs add, multiply and assign at one place in the order of the program."""
+    i = torch.arange(60) * 7 % 10
+    columns = i[:, None].expand(60, 8).contiguous()
+    rows, narrow = seeded(60, 8), falling(60, 8, dtype=torch.int8)
+    programs = {
+        "added": (lambda x, y: (x.index_add(0, i, y), x.scatter_add(0, columns, y)), (seeded(10, 8), rows)),
+        "columns": (lambda x, y: x.scatter_add(1, columns.t(), y), (seeded(8, 10), rows.t().contiguous())),
+        "assigned": (lambda x, y: (x.index_copy(0, i, y), x.scatter(0, columns, y)), (seeded(10, 8), rows)),
+        "product": (lambda x, y: x.scatter_reduce(0, columns, y, "prod"), (seeded(10, 8), rows)),
+        "bf16": (
+            lambda x, y: x.scatter_reduce(0, columns, y, "amax"),
+            (seeded(10, 8).bfloat16(), rows.bfloat16()),
+        ),
+        "bytes": (
+            lambda x, y: (x.index_add(0, i, y), x.scatter_reduce(0, columns, y, "amin")),
+            (narrow[:10], narrow),
+        ),
+        "truth": (lambda x, y: x.index_put((i,), y, accumulate=True), (torch.zeros(10, 8).bool(), rows > 1)),
+    }
+    cases = [Case("ordered", name, f, args) for name, (f, args) in programs.items()]
+    found = wrong(cases, monkeypatch, "--set", "deterministic=true")
+    assert not found, found
+    assert in_triton(cases, tmp_path, "--set", "deterministic=true")
 
 
 # ---- Indices that are checked as they are read ----

@@ -1,8 +1,10 @@
 #include "codegen/triton/backend.h"
 
 #include "codegen/cuda/backend.h"
+#include "codegen/cuda/sort.h"
 #include "codegen/grid_nest.h"
 #include "codegen/triton/kernel.h"
+#include "codegen/triton/sort.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -43,8 +45,8 @@ class TritonBackend : public Backend {
   }
   bool has_template(std::string_view op) const override { return others_->has_template(op); }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
-    return measured_ ? others_->template_kernel(graph, call)
-                     : named(others_->template_kernel(graph, call), "a kernel written by hand");
+    if (measured_) return others_->template_kernel(graph, call);
+    return either(triton_template(graph, call), [&] { return others_->template_kernel(graph, call); });
   }
   std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {
     return others_->batch(parts, buffers, count);
@@ -81,6 +83,10 @@ class TritonBackend : public Backend {
       out = others_->group(graph, group);
     out.candidates = std::move(candidates);
     return out;
+  }
+
+  static std::variant<Kernel, std::string> triton_template(ir::Graph& graph, const ir::Extern& call) {
+    return is_sort(call.op) ? triton_sort(graph, call) : "a kernel written by hand";
   }
 
   static Kernel named(Kernel kernel, const std::string& why) {

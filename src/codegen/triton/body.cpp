@@ -81,6 +81,16 @@ void TritonBody::block(const std::string& head, const std::function<void()>& ins
   --indent_;
 }
 
+void TritonBody::among(const std::string& there, const std::function<void()>& inside) {
+  const std::string x = std::exchange(masks_[kAlongX], there), both = std::exchange(masks_[kBothDims], there);
+  scopes_.emplace_back();
+  inside();
+  for (Scalar s : scopes_.back()) names_.erase(s);
+  scopes_.pop_back();
+  masks_[kAlongX] = x;
+  masks_[kBothDims] = both;
+}
+
 // ---- Points ----
 
 std::string TritonBody::program() const { return wide_ ? "tl.cast(tl.program_id(0), tl.int64)" : "tl.program_id(0)"; }
@@ -297,8 +307,7 @@ std::string TritonBody::load(Scalar n) {
   }
   const Place at = place(n->buffer, false, n->index[0], n->args, kNoDims, n->mask);
   const std::string x = fmt::format("tl.load({}{})", at.pointers, at.mask.empty() ? "" : at.mask + ", other=0");
-  if (is_float8(d)) return fmt::format("c_get_{}({})", short_name(d), x);
-  return d == DType::F16 || d == DType::BF16 ? fmt::format("tl.cast({}, tl.float32)", x) : x;
+  return triton_loaded(x, d);
 }
 
 Scalar TritonBody::value_to_store(const Statement& s) const {

@@ -49,6 +49,9 @@ class TritonBody {
   /// `head:`, and the body in a scope of its own.
   void block(const std::string& head, const std::function<void()>& inside);
 
+  /// Lines in a scope of their own, for the points along x where `there` holds (a name, or a condition) alone.
+  void among(const std::string& there, const std::function<void()>& inside);
+
   // ---- Points
   /// The program's number.
   std::string program() const;

@@ -16,7 +16,7 @@ Kernel triton_reductions(TritonBody&, const std::vector<LoopDim>& outer, const B
                          std::span<const OnlinePair> pairs = {});
 /// Running sums and the like: a program walks its rows from chunk to chunk.
 Kernel triton_scan(TritonBody&, const BlockShape&);
-/// Stores where data says; what hits one place combines atomically.
+/// Stores where data says; what hits one place combines atomically, or in order where it is sorted so.
 Kernel triton_scatter(TritonBody&, const BlockShape&);
 /// Why Triton has no such scatter; nothing where it has.
 std::optional<std::string> no_triton_scatter(const ir::Graph&, const ir::Operation&);

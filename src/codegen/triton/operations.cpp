@@ -170,6 +170,11 @@ std::string triton_type(DType d) {
   return type ? std::string(type->name) : "";
 }
 
+std::string triton_loaded(const std::string& element, DType d) {
+  if (is_float8(d)) return fmt::format("c_get_{}({})", short_name(d), element);
+  return d == DType::F16 || d == DType::BF16 ? fmt::format("tl.cast({}, tl.float32)", element) : element;
+}
+
 std::string triton_stored(const std::string& value, DType d) {
   if (is_float8(d)) return fmt::format("c_put_{}({})", short_name(d), value);
   return d == DType::BF16 || d == DType::F16 ? fmt::format("tl.cast({}, {})", value, triton_type(d)) : value;

@@ -22,6 +22,8 @@ std::optional<TritonSpelling> triton_spelling(ir::ScalarOp, DType operand, bool 
 std::string triton_type(DType);
 /// Whose elements are bytes in Triton, which has such types on some GPUs only.
 inline bool is_float8(DType d) { return d == DType::F8E4M3 || d == DType::F8E5M2; }
+/// An element of that type, as it came from memory, as the value that kernels compute with.
+std::string triton_loaded(const std::string& element, DType);
 /// A value as it is stored to memory of that type.
 std::string triton_stored(const std::string& value, DType);
 /// What a signature calls it: `fp32`, `i1`; empty for types that Triton lacks.

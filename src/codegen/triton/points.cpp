@@ -1,14 +1,10 @@
-// Pointwise kernels and scatters: a program computes a block of points at once.
-#include <algorithm>
-
+// Pointwise kernels: a program computes a block of points at once.
 #include "codegen/heuristics/nest_facts.h"
 #include "codegen/triton/forms.h"
-#include "codegen/triton/operations.h"
 
 namespace coil::codegen {
 
 using ir::Scalar;
-using ir::StoreMode;
 
 Kernel triton_points(TritonBody& b, const BlockShape& block) {
   const std::vector<LoopDim>& dims = b.nest.outer;
@@ -47,52 +43,6 @@ Kernel triton_tiles(TritonBody& b, const BlockShape& block) {
   }
   return b.finish({product_of(others) * along_u * along_v, 1, 1}, block.warps,
                   {{"XBLOCK", block.x}, {"YBLOCK", block.r}}, true);
-}
-
-std::optional<std::string> no_triton_scatter(const ir::Graph& graph, const ir::Operation& op) {
-  const auto& scatter = std::get<ir::Scatter>(op.node);
-  const DType d = graph.buffer(op.outs[0]).layout.dtype;
-  if (scatter.sorted) return "writes to one place in order";
-  if (size_of(d) > 1 || scatter.mode == StoreMode::Assign) return std::nullopt;
-  return fmt::format("atomic updates of {}", short_name(d));
-}
-
-namespace {
-
-/// Triton's atomic operation, where it has one for all GPUs: of signed integers all but products, of floats addition.
-std::string_view atomic_operation(StoreMode mode, DType d) {
-  const bool words = d == DType::I32 || d == DType::I64;
-  if (mode == StoreMode::Add && (words || (is_floating(d) && d != DType::BF16))) return "tl.atomic_add";
-  if (mode == StoreMode::Max && words) return "tl.atomic_max";
-  if (mode == StoreMode::Min && words) return "tl.atomic_min";
-  return "";
-}
-
-std::string_view kind_of(StoreMode mode) {
-  return mode == StoreMode::Max ? "max" : mode == StoreMode::Min ? "min" : mode == StoreMode::Prod ? "prod" : "add";
-}
-
-}  // namespace
-
-Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
-  const Statement& s = b.nest.statements[0];
-  const auto& scatter = std::get<ir::Scatter>(s.op->node);
-  const Expr count = b.env().simplify(product_of(b.nest.inner));
-  b.begin_x(count, block.x);
-  b.decode(b.nest.inner, "xindex");
-  const DType d = b.graph.buffer(s.op->outs[0]).layout.dtype;
-  const Scalar body = b.value_to_store(s);
-  const std::string x = triton_stored(b.block_value(body, kAlongX), d);
-  const auto at = b.place(s.op->outs[0], true, s.store, s.indirect, kAlongX);
-  const std::string_view atomic = atomic_operation(scatter.mode, d);
-  if (scatter.mode == StoreMode::Assign)
-    b.line("tl.store({}, {}{})", at.pointers, x, at.mask);
-  else if (!atomic.empty())
-    b.line("{}({}, {}{}, sem=\"relaxed\")", atomic, at.pointers, x, at.mask);
-  else
-    b.line("c_update({}, {}, {}, {}, \"{}\")", at.pointers, b.memory(s.op->outs[0]), x,
-           at.mask.empty() ? "tl.full([1], True, tl.int1)" : at.mask.substr(2), kind_of(scatter.mode));
-  return b.finish({sym::ceil_div(count, block.x), 1, 1}, block.warps, {{"XBLOCK", block.x}}, false);
 }
 
 }  // namespace coil::codegen

@@ -53,6 +53,40 @@ def c_update(places, first, x, there, kind: tl.constexpr):
         old = tl.where(left, found, old)
 
 
+# @piece c_update_byte
+# The same where a place has a byte: the four of a word are compared and swapped together. The sum of truth values is
+# whether any is true.
+@triton.jit
+def c_update_byte(places, first, x, there, kind: tl.constexpr):
+    left = tl.broadcast_to(there, x.shape)
+    start = tl.cast(first, tl.int64)
+    address = tl.where(left, tl.cast(places, tl.int64), start)
+    words = tl.cast(address & -4, tl.pointer_type(tl.int32))
+    shift = tl.cast((address & 3) * 8, tl.int32)
+    old = tl.load(words, left, other=0)
+    truth: tl.constexpr = x.dtype == tl.int1
+    if truth:
+        x = tl.cast(x, tl.int8)
+    while c_any(left):
+        value = tl.cast((old >> shift) & 0xFF, x.dtype)
+        if kind == "max":
+            made = c_max(value, x)
+        elif kind == "min":
+            made = c_min(value, x)
+        elif kind == "prod":
+            made = value * x
+        elif truth:
+            made = value | x
+        else:
+            made = value + x
+        byte = tl.cast(made, tl.int32) & 0xFF
+        new = tl.where(left, (old & ~(0xFF << shift)) | (byte << shift), 0)
+        expected = tl.where(left, old, 0)
+        found = tl.atomic_cas(words, expected, new, sem="relaxed")
+        left = left & (found != expected)
+        old = tl.where(left, found, old)
+
+
 # @piece c_gcd
 @triton.jit
 def c_gcd(x, y):

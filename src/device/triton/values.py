@@ -313,6 +313,38 @@ def c_check(index, size, there, status):
     return index, inside
 
 
+# What sorts a row: numbers in the order of the elements, a NaN above infinity, zeros alike, to which the place in the
+# row is added, so that equal elements stay in their order.
+# @piece c_order_of_float
+@triton.jit
+def c_order_of_float(x):
+    x = tl.cast(x, tl.float32)
+    bits = tl.cast(tl.cast(x, tl.int32, bitcast=True), tl.int64)
+    order = tl.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
+    return tl.where(x != x, 0x7FFFFFFF, order)
+
+
+# @piece c_order_of_integer
+@triton.jit
+def c_order_of_integer(x):
+    return tl.cast(x, tl.int64)
+
+
+# @piece c_with_place
+# What is behind a row's end comes last.
+@triton.jit
+def c_with_place(order, at, n, BLOCK: tl.constexpr, DESCENDING: tl.constexpr):
+    if DESCENDING:
+        order = -order
+    return tl.where(at < n, order, 1 << 40) * BLOCK + at
+
+
+# @piece c_place
+@triton.jit
+def c_place(row, BLOCK: tl.constexpr):
+    return row & (BLOCK - 1)
+
+
 # @piece c_random
 @triton.jit
 def c_random(seed, salt, at):

@@ -1,6 +1,7 @@
 // Copies between layouts and element types: what stands between a view and the form an operation computes on.
 #pragma once
 #include "runtime/views/bound_view.h"
+#include "support/extension_api.h"
 
 namespace coil::runtime {
 
@@ -18,7 +19,7 @@ BoundView dense_view(DType, Sizes sizes);
 /// none.
 std::optional<BoundView> reshape_view(const BoundView&, const Sizes& sizes);
 /// Right-aligned and broadcast: dimensions of size 1 get stride 0. Throws Error when sizes do not broadcast.
-BoundView expand_view(const BoundView&, const Sizes& sizes);
+COIL_EXTENSION_API BoundView expand_view(const BoundView&, const Sizes& sizes);
 std::size_t dense_bytes(const BoundView&);
 
 }  // namespace coil::runtime

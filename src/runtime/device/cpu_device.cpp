@@ -18,10 +18,6 @@ class CpuQueue : public Queue {
   Storage allocate(std::size_t bytes) override { return pool_->allocate(bytes); }
   void begin_measuring() override { pool_->begin_measuring(); }
   std::uint64_t measured_bytes() const override { return pool_->measured_bytes(); }
-  std::span<std::int64_t> shared_words(std::size_t count) override {
-    words_.assign(count, 0);
-    return words_;
-  }
   void copy(const Tensor& to, const Tensor& from) override { copy_strided(to, from); }
   void launch(const Launch& l, void* const* words) override {
     void* const* buffers = words + l.words;
@@ -34,7 +30,6 @@ class CpuQueue : public Queue {
 
  private:
   std::shared_ptr<OutputPool> pool_;
-  std::vector<std::int64_t> words_;
   std::optional<ThreadScope> threads_;
 };
 

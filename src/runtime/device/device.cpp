@@ -4,8 +4,20 @@
 #include <mutex>
 
 #include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime {
+
+std::span<std::int64_t> Queue::shared_words(std::size_t count) { return shared_words_.emplace_back(count, 0); }
+
+std::unique_ptr<LibraryOp> Queue::make_op(const std::string& op, const Attributes& attributes) {
+  return make_library_op(*this, op, attributes);
+}
+
+void Queue::fail_for_memory(std::size_t bytes) const {
+  fail_out_of_memory("out of memory on {}: {} bytes were asked for; the program's planned peak is {}",
+                     to_string(device()), bytes, planned_bytes);
+}
 
 void Queue::make_tensor_map(const TensorMapShape&, void*, void*) {
   fail("kernels on {} take no descriptors of tensors", to_string(device()));

@@ -28,6 +28,30 @@ struct Launch {
   bool early = false;       ///< GPU: the kernel itself waits for the one before it
 };
 
+/// What a kernel that may fail finds in place of a status word on a device that runs ahead of the host, in memory of
+/// the device: one of as many in a row as the plan has calls that fail (KernelCall in runtime/plan/plan.h). A kernel
+/// does nothing where the run has failed; one that fails sets the host's word, and `run_failed` of them all.
+struct FailureStatus {
+  std::int64_t run_failed;
+  std::int64_t* host_word;
+  FailureStatus* all;
+  std::int64_t count;
+};
+static_assert(sizeof(FailureStatus) == 32, "generated kernels take four words");
+
+/// What a launch on another device than the CPU hands its kernel.
+struct LaunchArguments {
+  LaunchArguments(const Launch& l, void* const* table)
+      : buffers(table + l.words, l.buffer_count),
+        scalars(reinterpret_cast<const std::int64_t*>(buffers.data() + l.buffer_count),
+                l.word_count - l.buffer_count - 1),
+        status(static_cast<FailureStatus*>(table[l.words + l.word_count - 1])) {}
+
+  std::span<void* const> buffers;
+  std::span<const std::int64_t> scalars;
+  FailureStatus* status;  ///< null: the kernel has none to look at; only of plans that stop on failure
+};
+
 /// Sets how many blocks a GPU's launch has along x, y or z; false where that is none, and there is nothing to launch.
 /// Throws Error on more than a GPU takes.
 bool set_blocks(Launch&, std::size_t dimension, std::int64_t blocks, const std::string& kernel);
@@ -67,8 +91,8 @@ class COIL_EXTENSION_API Queue {
   virtual ~Queue() = default;
   virtual Device device() const = 0;
   /// Readies the calling thread (CUDA: the device's context is current), and puts back what was.
-  virtual void begin() = 0;
-  virtual void end() noexcept = 0;
+  virtual void begin() {}
+  virtual void end() noexcept {}
 
   /// Memory of the device, at least 64-byte aligned, contents undefined. It may go back while work that uses it is
   /// still queued. Throws Error when memory is out, with `planned_bytes` in the message.
@@ -77,7 +101,7 @@ class COIL_EXTENSION_API Queue {
   /// It may go back at any time after the copies into it have been waited for.
   virtual Storage allocate_on_host(std::size_t bytes) { return Storage::allocate(bytes); }
   /// Words of memory that kernels and the host both see, zero; they live as long as the queue.
-  virtual std::span<std::int64_t> shared_words(std::size_t count) = 0;
+  virtual std::span<std::int64_t> shared_words(std::size_t count);
   /// `to[i] = from[i]` for tensors of the same dtype and sizes that do not overlap, each on this device or on the host,
   /// whatever their strides.
   virtual void copy(const Tensor& to, const Tensor& from) = 0;
@@ -87,7 +111,8 @@ class COIL_EXTENSION_API Queue {
   virtual void launch(const Launch&, void* const* words) = 0;
   /// The descriptor of a tensor at this address, as kernels of the device take it (kTensorMapBytes at `to`).
   virtual void make_tensor_map(const TensorMapShape&, void* address, void* to);
-  virtual std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&) = 0;
+  /// A call site of the device's own form of the operation, or else of the host's.
+  virtual std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes&);
 
   /// Whether launches return before their work is done; status words then tell only after `wait`.
   virtual bool runs_ahead() const { return false; }
@@ -122,6 +147,12 @@ class COIL_EXTENSION_API Queue {
   virtual std::uint64_t measured_bytes() const { return 0; }
 
   std::uint64_t planned_bytes = 0;  ///< the program's planned peak, for messages
+
+ protected:
+  [[noreturn]] void fail_for_memory(std::size_t bytes) const;
+
+ private:
+  std::vector<std::vector<std::int64_t>> shared_words_;
 };
 
 /// `queue.begin()` … `queue.end()`.

@@ -50,14 +50,11 @@ void FailureStatuses::copy_to_device() {
   const auto count = static_cast<std::int64_t>(failures_.size());
   clear_statuses_ = Tensor::empty(DType::I64, {4 * count});
   statuses_ = clear_statuses_;
-  statuses_.storage = queue_.allocate(static_cast<std::size_t>(count) * 32);
-  for (std::int64_t i = 0; i < count; ++i) {
-    std::int64_t* words = clear_statuses_.data<std::int64_t>() + 4 * i;
-    words[0] = 0;
-    words[1] = reinterpret_cast<std::int64_t>(failures_[static_cast<std::size_t>(i)].status);
-    words[2] = reinterpret_cast<std::int64_t>(statuses_.bytes());
-    words[3] = count;
-  }
+  statuses_.storage = queue_.allocate(failures_.size() * sizeof(FailureStatus));
+  auto* const all = reinterpret_cast<FailureStatus*>(statuses_.bytes());
+  auto* const clear = reinterpret_cast<FailureStatus*>(clear_statuses_.bytes());
+  for (std::size_t i = 0; i < failures_.size(); ++i)
+    clear[i] = {.run_failed = 0, .host_word = failures_[i].status, .all = all, .count = count};
   queue_.copy(statuses_, clear_statuses_);
 }
 
@@ -65,8 +62,7 @@ void* FailureStatuses::word_of(std::uint32_t failure, std::size_t step, bool on_
   if (on_host) return failures_[failure].status;
   // The word that the host looks at lies across the bus: only a kernel that fails may touch it.
   if (!plan_.stops_on_failure) return failure ? failures_[failure].status : nullptr;
-  return statuses_.storage.data && (failure || guarded_[step]) ? statuses_.bytes() + std::size_t{failure} * 32
-                                                               : nullptr;
+  return statuses_.storage.data && (failure || guarded_[step]) ? status_of(failure) : nullptr;
 }
 
 void FailureStatuses::check() {

@@ -22,7 +22,7 @@ class FailureStatuses {
   /// `on_host`: of the kernels of a program over several devices those that the host runs.
   void* word_of(std::uint32_t failure, std::size_t step, bool on_host) const;
   /// The status of a kernel that looks at it in any case; the plan stops on failure, and some kernel may fail.
-  void* status_of(std::uint32_t failure) const { return statuses_.bytes() + std::size_t{failure} * 32; }
+  void* status_of(std::uint32_t failure) const { return reinterpret_cast<FailureStatus*>(statuses_.bytes()) + failure; }
   /// Whether a step of the plan writes to memory of the caller behind one that may fail.
   bool guards(std::size_t step) const { return !guarded_.empty() && guarded_[step]; }
   /// Throws Error when this one has failed. On a device that runs ahead only what has been waited for has told.

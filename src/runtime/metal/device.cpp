@@ -8,7 +8,6 @@
 #include "runtime/device/device.h"
 #include "runtime/metal/gpu.h"
 #include "runtime/views/strided_copy.h"
-#include "support/out_of_memory.h"
 
 namespace coil::runtime::metal {
 namespace {
@@ -80,8 +79,6 @@ class MetalQueue : public Queue {
   }
 
   Device device() const override { return metal_device(gpu_->index); }
-  void begin() override {}
-  void end() noexcept override {}
 
   Storage allocate(std::size_t bytes) override {
     std::shared_ptr<std::byte> memory = pool_->allocate(bytes);
@@ -90,21 +87,12 @@ class MetalQueue : public Queue {
       pool_->trim();
       memory = pool_->allocate(bytes);
     }
-    if (!memory)
-      fail_out_of_memory("out of memory on {}: {} bytes were asked for; the program's planned peak is {}",
-                         to_string(device()), bytes, planned_bytes);
+    if (!memory) fail_for_memory(bytes);
     return {std::move(memory), bytes, device()};
-  }
-  std::span<std::int64_t> shared_words(std::size_t count) override {
-    words_.assign(count, 0);
-    return words_;
   }
   void copy(const Tensor& to, const Tensor& from) override {
     finish();
     copy_strided(to, from);
-  }
-  std::unique_ptr<LibraryOp> make_op(const std::string& op, const Attributes& attributes) override {
-    return make_library_op(*this, op, attributes);
   }
   bool runs_ahead() const override { return true; }
   void wait() override { finish(); }
@@ -140,7 +128,7 @@ class MetalQueue : public Queue {
   /// KernelCall).
   std::int64_t site_of(const void* status) {
     if (!status) return 0;
-    auto* const told = reinterpret_cast<std::int64_t*>(static_cast<const std::int64_t*>(status)[1]);
+    std::int64_t* const told = static_cast<const FailureStatus*>(status)->host_word;
     const auto found = std::find(told_.begin(), told_.end(), told);
     if (found == told_.end()) return told_.push_back(told), static_cast<std::int64_t>(told_.size()) - 1;
     return found - told_.begin();
@@ -159,7 +147,6 @@ class MetalQueue : public Queue {
   std::shared_ptr<Pool> pool_;
   void* handle_;
   Storage failed_;
-  std::vector<std::int64_t> words_;
   std::vector<std::int64_t*> told_;
 };
 

@@ -10,28 +10,18 @@ using namespace coil;
 class Queue : public runtime::Queue {
  public:
   Device device() const override { return {DeviceType::named("flaky")}; }
-  void begin() override {}
-  void end() noexcept override {}
   Storage allocate(std::size_t bytes) override {
     Storage out = Storage::allocate(bytes + 1);
     out.device = device();
     return out;
-  }
-  std::span<std::int64_t> shared_words(std::size_t count) override {
-    words_.assign(count, 0);
-    return words_;
   }
   void copy(const Tensor& to, const Tensor& from) override {
     if (++copies_ % 3 == 0) fail("flaky:0 lost the bus in the middle of a copy");
     runtime::copy_strided(to, from);
   }
   void launch(const runtime::Launch&, void* const*) override { fail("flaky:0 has no kernels"); }
-  std::unique_ptr<runtime::LibraryOp> make_op(const std::string& op, const runtime::Attributes& attributes) override {
-    return runtime::make_library_op(*this, op, attributes);
-  }
 
  private:
-  std::vector<std::int64_t> words_;
   int copies_ = 0;
 };
 
