@@ -105,6 +105,17 @@ void check_counts(const Call& call, const Clause& c) {
                         fmt::format("`{}` and the slices of `{}`", c.subject, c.objects[0]));
 }
 
+/// `source slices self`: of the same sizes but along `dim`.
+void check_slices(const Call& call, const Clause& c) {
+  const auto some = tensors_of(call, c.subject), others = tensors_of(call, c.objects.at(0));
+  if (some.empty() || others.empty() || some[0]->rank() != others[0]->rank() || some[0]->rank() == 0) return;
+  const std::size_t dim = shapes::dim_argument(call, some[0]->rank());
+  for (std::size_t d = 0; d < some[0]->rank(); ++d)
+    if (d != dim)
+      shapes::require_equal(call, some[0]->sizes[d], others[0]->sizes[d],
+                            fmt::format("sizes of `{}` and `{}`", c.subject, c.objects[0]));
+}
+
 /// `mask broadcasts self`.
 void check_broadcasts(const Call& call, const Clause& c) {
   const auto some = tensors_of(call, c.subject), others = tensors_of(call, c.objects.at(0));
@@ -495,6 +506,7 @@ constexpr std::pair<std::string_view, Checker> kFurtherVerbs[] = {
     {"distinct", check_distinct},
     {"some", check_some},
     {"counts", check_counts},
+    {"slices", check_slices},
     {"broadcasts", check_broadcasts},
     {"single", check_single},
     {"searches", check_searches},
