@@ -272,7 +272,9 @@ def settling(x, w, n):
         def falls(y):
             return torch.sort(y @ w, dim=1).values - torch.arange(3) * 0.5
 
-        return i + 1, torch.cond(y.sum() > 0, falls, lambda y: (w @ y.transpose(0, 1)).t().cumsum(0).cos() + y.shape[0], (y,))
+        return i + 1, torch.cond(
+            y.sum() > 0, falls, lambda y: (w @ y.transpose(0, 1)).t().cumsum(0).cos() + y.shape[0], (y,)
+        )
 
     return while_loop(lambda i, y: i < n, turn, (torch.zeros((), dtype=torch.int64), x))[1]
 

@@ -35,7 +35,9 @@ def finding(x):
 @torch.compiler.nested_compile_region
 def settled(x, w):
     def turn(i, y):
-        return i + 1, torch.cond(y.sum() > 0, lambda y: (y @ y.transpose(0, 1) @ y).tanh() * w, lambda y: y.cos() - w, (y,))
+        return i + 1, torch.cond(
+            y.sum() > 0, lambda y: (y @ y.transpose(0, 1) @ y).tanh() * w, lambda y: y.cos() - w, (y,)
+        )
 
     return while_loop(lambda i, y: i < 3, turn, (zero(), x))[1]
 
