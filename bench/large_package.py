@@ -72,7 +72,9 @@ def run(gib, folder):
     subprocess.run([ROOT / "build/bin/coil", "compile", archive, "-o", package], check=True)
     compiled = time.perf_counter()
     with_holes(package)
-    print(f"{package.stat().st_size / 2**30:.2f} GiB; export {written - start:.1f} s, compile {compiled - written:.1f} s")
+    print(
+        f"{package.stat().st_size / 2**30:.2f} GiB; export {written - start:.1f} s, compile {compiled - written:.1f} s"
+    )
     for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", LOADER, ROOT / "build/python", package], check=True, capture_output=True, text=True
