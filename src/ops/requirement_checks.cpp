@@ -32,11 +32,14 @@ void check_natural(const Call& call, const Clause& c) {
     refuse(call, "integers to negative integer powers are not allowed");
 }
 
-/// `other divides operands`: among integers a known divisor is not 0.
+/// `other divides operands`: among integers a known divisor is not 0, also not where it is cut to their width (256 of
+/// 8 bits).
 void check_divides(const Call& call, const Clause& c) {
   const Value* value = shapes::given(call, c.subject);
   const auto number = value ? known_number(*value) : std::nullopt;
-  if (number && *number == 0 && !is_fractional(promoted(call))) refuse(call, "divides integers by zero");
+  if (!number || is_fractional(promoted(call)) || shapes::numel(call.env, call.tensor(0)).is_constant(0)) return;
+  if (std::fmod(*number, std::ldexp(1.0, 8 * static_cast<int>(size_of(promoted(call))))) == 0)
+    refuse(call, "divides integers by zero");
 }
 
 /// `min_val signed self`: of unsigned tensors not negative.

@@ -120,6 +120,7 @@ REFUSED = [
     ("quantile.scalar", [E, 0.5]),
     ("random.from", [I.to(torch.uint8), -1, None]),
     ("remainder.Scalar", [I, 0]),
+    ("floor_divide.Scalar", [I.to(torch.uint8), 256]),
     ("repeat_interleave.self_int", [F, -2, 0]),
     ("replication_pad2d", [torch.ones(1, 2, 0, 3), [1, 1, 1, 1]]),
     ("rrelu", [F, 0.5, float("inf")]),
