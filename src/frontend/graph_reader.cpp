@@ -229,6 +229,17 @@ const ops::Operator* without_out(const std::string& target, const std::vector<st
   return nullptr;
 }
 
+/// Whether a tensor is new and nobody has seen it: an operator that resizes it then may as well be given another.
+bool is_fresh(const Node& tensor) {
+  return tensor.op && tensor.users().empty() && !tensor.op->schema.is_view() && !tensor.op->schema.is_mutating();
+}
+
+Node* empty_like(fx::Graph& graph, const sym::TensorMeta& meta) {
+  const ops::Operator* op = ops::find("aten.empty_strided.default");
+  return graph.call(op->schema.target,
+                    ops::normalize(*op, {meta.sizes, meta.strides}, {{"dtype", meta.dtype}, {"device", meta.device}}));
+}
+
 }  // namespace
 
 /// A call that writes its results to arguments (`out=`), as the functional call and copies into them. False when it is
@@ -265,10 +276,12 @@ bool GraphReader::read_out_variant(const Json& node, const std::string& target) 
     const Json* name = name_in(*outputs[i]);
     if (!name) outputs[i]->fail("expected a tensor that was written to");
     const Value meta = metadata(*name);
-    if (meta != written[i]->meta.value)
+    const bool resized = meta != written[i]->meta.value;
+    if (resized && !is_fresh(*written[i]))
       throw Error(fmt::format("{} changes the sizes of its `out`, from {} to {}; make it in the size of the result",
                               target, ops::to_string(written[i]->meta.value), ops::to_string(meta)),
                   target, made->where());
+    if (resized) written[i] = described(empty_like(module_.graph, meta.as_tensor()), meta);
     Node* result = made;
     if (made->meta.value.is<Values>())
       result =

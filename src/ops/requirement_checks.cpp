@@ -32,11 +32,14 @@ void check_natural(const Call& call, const Clause& c) {
     refuse(call, "integers to negative integer powers are not allowed");
 }
 
-/// `other divides operands`: among integers a known divisor is not 0.
+/// `other divides operands`: among integers a known divisor is not 0, also not where it is cut to their width (256 of
+/// 8 bits).
 void check_divides(const Call& call, const Clause& c) {
   const Value* value = shapes::given(call, c.subject);
   const auto number = value ? known_number(*value) : std::nullopt;
-  if (number && *number == 0 && !is_fractional(promoted(call))) refuse(call, "divides integers by zero");
+  if (!number || is_fractional(promoted(call)) || shapes::numel(call.env, call.tensor(0)).is_constant(0)) return;
+  if (std::fmod(*number, std::ldexp(1.0, 8 * static_cast<int>(size_of(promoted(call))))) == 0)
+    refuse(call, "divides integers by zero");
 }
 
 /// `min_val signed self`: of unsigned tensors not negative.
@@ -103,6 +106,17 @@ void check_counts(const Call& call, const Clause& c) {
   const Expr slices = others[0]->rank() ? others[0]->sizes[shapes::dim_argument(call, others[0]->rank())] : Expr(1);
   shapes::require_equal(call, indices[0]->numel(), slices,
                         fmt::format("`{}` and the slices of `{}`", c.subject, c.objects[0]));
+}
+
+/// `source slices self`: of the same sizes but along `dim`.
+void check_slices(const Call& call, const Clause& c) {
+  const auto some = tensors_of(call, c.subject), others = tensors_of(call, c.objects.at(0));
+  if (some.empty() || others.empty() || some[0]->rank() != others[0]->rank() || some[0]->rank() == 0) return;
+  const std::size_t dim = shapes::dim_argument(call, some[0]->rank());
+  for (std::size_t d = 0; d < some[0]->rank(); ++d)
+    if (d != dim)
+      shapes::require_equal(call, some[0]->sizes[d], others[0]->sizes[d],
+                            fmt::format("sizes of `{}` and `{}`", c.subject, c.objects[0]));
 }
 
 /// `mask broadcasts self`.
@@ -495,6 +509,7 @@ constexpr std::pair<std::string_view, Checker> kFurtherVerbs[] = {
     {"distinct", check_distinct},
     {"some", check_some},
     {"counts", check_counts},
+    {"slices", check_slices},
     {"broadcasts", check_broadcasts},
     {"single", check_single},
     {"searches", check_searches},

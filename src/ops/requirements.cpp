@@ -118,6 +118,13 @@ std::string functional_name(std::string_view target) {
   return name;
 }
 
+/// `cumsum_` of `aten.cumsum_.default`; nothing for operators that are not in place.
+std::string_view own_name_in_place(std::string_view target, std::string_view functional) {
+  target.remove_prefix(target.find('.') + 1);
+  const std::string_view own = target.substr(0, target.find('.'));
+  return own == functional ? std::string_view() : own;
+}
+
 void check_type(const Call& call, const Clause& c) {
   const std::string_view wanted = c.objects.at(0);
   if (c.subject == "operands") {
@@ -197,6 +204,10 @@ void check_range(const Call& call, const Clause& c) {
 void check_same_type(const Call& call, const Clause& c) {
   const auto others = tensors_of(call, c.objects.at(0));
   if (others.empty()) return;
+  const Value* value = c.subject == "tensors" ? nullptr : shapes::given(call, c.subject);
+  if (const auto* type = value ? value->get_if<DType>() : nullptr; type && *type != others[0]->dtype)
+    refuse(call, "`{}` must be {} as `{}` is, not {}", c.subject, torch_name(others[0]->dtype), c.objects[0],
+           torch_name(*type));
   for (const TensorMeta* t : tensors_of(call, c.subject))
     if (t->dtype != others[0]->dtype)
       refuse(call, "`{}` must be {} as `{}` is, not {}", c.subject, torch_name(others[0]->dtype), c.objects[0],
@@ -448,7 +459,8 @@ const RequirementTable& requirements() {
 void check_requirements(const Call& call) {
   const std::string name = functional_name(call.op.schema.target);
   const auto& by_operator = requirements().by_operator;
-  for (const std::string_view key : {std::string_view(name).substr(0, name.find('.')), std::string_view(name)})
+  const std::string_view base = std::string_view(name).substr(0, name.find('.'));
+  for (const std::string_view key : {base, std::string_view(name), own_name_in_place(call.op.schema.target, base)})
     if (auto found = by_operator.find(key); found != by_operator.end())
       for (const Clause& c : found->second) c.check(call, c);
 }

@@ -1,6 +1,6 @@
 // What eager asks of calls, as text: `operators: argument verb words; ...`. Operators are named without their overload
-// or with it; the one in place asks what the other does. The verbs are those of requirements.cpp. A line that begins
-// with blanks goes on with the one before.
+// or with it; the one in place asks what the other does, and what stands under its own name (`cumsum_`). The verbs are
+// those of requirements.cpp. A line that begins with blanks goes on with the one before.
 #pragma once
 #include <string_view>
 
@@ -308,7 +308,7 @@ cdist: compute_mode >= 0; compute_mode <= 2
 _cdist_backward: grad is floating; x1 as grad; x2 as grad; cdist as grad
 _pdist_forward: self contiguous memory
 pinverse linalg_pinv: tensors is f32|f64|c64|c128
-quantile nanquantile: self filled 0
+quantile nanquantile: self filled 0; q rank 0 1
 unique_dim unique_dim_consecutive unique_consecutive: self sorts dim
 
 conv1d: input rank 2 3
@@ -364,6 +364,7 @@ _weight_norm_interface_backward: saved_v is floating; grad_w as saved_v; saved_g
     saved_g contiguous memory; saved_norms contiguous memory; saved_v outermost dim
 
 mse_loss_backward smooth_l1_loss_backward mish_backward: self holds operands
+mse_loss_backward smooth_l1_loss_backward: self is numeric
 huber_loss_backward: self is floating; grad_output as self; target as self
 soft_margin_loss_backward: target is numeric
 multilabel_margin_loss multilabel_margin_loss_forward: self rank 0 1 2; target is i64
@@ -400,7 +401,8 @@ native_group_norm: input totals N C HxW
 std var std_mean var_mean: self is fractional
 take put: index reaches self whole
 gather scatter scatter_add scatter_reduce index_select index_copy index_fill: index reaches self dim
-index_add: index reaches self slices
+index_add: source ranks self 0; index reaches self slices
+index_add index_copy index_reduce: source slices self
 embedding_renorm: indices reaches self 0
 embedding embedding_bag _embedding_bag _embedding_bag_forward_only: indices reaches weight 0
 linear: bias spreads weight 0
@@ -417,6 +419,8 @@ logsumexp special_logsumexp: dim reduces self
 instance_norm: weight rank 0 1; bias rank 0 1; running_mean rank 0 1; running_var rank 0 1
 native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional: input counted training
 _weight_norm_interface_backward: saved_v rank 1+
+float_power_: self is f64|c128
+cumsum_ cumprod_: dtype as self
 roll: shifts rolls dims
 diff: prepend ranks self 0; append ranks self 0
 trapezoid.x trapz.x cumulative_trapezoid.x: x samples y

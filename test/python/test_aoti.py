@@ -15,7 +15,7 @@ from batch import Batch
 from coil_harness import COIL, ENVIRONMENT, CoilError, coil, ok
 from models import SMALL
 from test_branch_sizes import PROGRAMS as BRANCHES
-from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
+from test_control_flow import Collatz, Mapped, Nested, Recurrent, Settling, Suppress, TwoNetworks
 from test_cuda_text import NVRTC
 from test_emitters import EveryProducer, Masked, boxes, producers, random_program
 from test_models import TOLERANCE
@@ -81,9 +81,10 @@ def test_every_producer_of_sizes(decomposed, tmp_path):
         (Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), []),
         (Mapped(), (torch.randn(3, 4), torch.randn(4)), []),
         (Collatz(), (torch.tensor(6),), [(torch.tensor(n),) for n in (1, 27)]),
+        (Settling(), (torch.randn(4, 3), torch.tensor(3)), [(-torch.randn(4, 3), torch.tensor(0))]),
         (Nested(), (torch.randn(4, 3).round(), torch.tensor(3)), [(torch.randn(4, 3).abs(), torch.tensor(0))]),
     ],
-    ids=["branch", "loop", "scan", "map", "loop in branch in loop", "all in all"],
+    ids=["branch", "loop", "scan", "map", "loop in branch in loop", "branch in loop in region", "all in all"],
 )
 def test_control_flow(program, tmp_path):
     module, args, others = program

@@ -11,6 +11,7 @@ import zipfile
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from coil_harness import SOURCES, device, ok
 from torch_packages import export, load, on_device, package, wrong_results
@@ -340,6 +341,45 @@ def test_threads(runners, stateless):
         thread.join()
     done.set()
     changer.join()
+    assert not wrong
+
+
+class Twice(Stateless):
+    def forward(self, x):
+        return self.layers(self.layers(x))
+
+
+def test_shared_between_packages(stateless, tmp_path):
+    """Two programs over one set of weights, which lie in memory once: what is written there both see, also from
+    threads that have each loaded their own.
+    """
+    module, path = stateless
+    export(Twice().to(device()), on_device((torch.randn(2, 16),)), tmp_path / "m.pt2")
+    paths, x, wrong = (path, package(tmp_path / "m.pt2")), on_device(torch.randn(2, 16)), []
+    shared = {k: v.detach().clone() for k, v in module.state_dict().items()}
+    first, first_bias, last, last_bias = shared.values()
+    layers = lambda x: F.linear(F.gelu(F.linear(x, first, first_bias)), last, last_bias)
+    start = threading.Barrier(6, timeout=60)
+
+    def one_thread(k):
+        start.wait()
+        loaded = load(paths[k % 2])
+        loaded.load_constants(shared, check_full_update=True, user_managed=True)
+        for turn in range(3):
+            start.wait()
+            with torch.no_grad():
+                want = layers(layers(x)) if k % 2 else layers(x)
+            for _ in range(20):
+                if not torch.allclose(loaded(x), want, rtol=1e-4, atol=1e-4):
+                    wrong.append((k, turn))
+            if start.wait() == 0:
+                first.mul_(1.5)
+
+    threads = [threading.Thread(target=one_thread, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not wrong
 
 

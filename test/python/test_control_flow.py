@@ -264,6 +264,38 @@ def test_a_region_called_twice_with_other_sizes(check):
     )
 
 
+@torch.compiler.nested_compile_region
+def settling(x, w, n):
+    """A loop in a region, a branch in the loop: products of the library, sorts and sums along rows."""
+
+    def turn(i, y):
+        def falls(y):
+            return torch.sort(y @ w, dim=1).values - torch.arange(3) * 0.5
+
+        return i + 1, torch.cond(
+            y.sum() > 0, falls, lambda y: (w @ y.transpose(0, 1)).t().cumsum(0).cos() + y.shape[0], (y,)
+        )
+
+    return while_loop(lambda i, y: i < n, turn, (torch.zeros((), dtype=torch.int64), x))[1]
+
+
+class Settling(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("w", torch.eye(3) * 0.5 + 0.1)
+
+    def forward(self, x, n):
+        return settling(x, self.w, n) + settling(-x, self.w.exp(), n + 1)
+
+
+def test_branch_in_a_loop_in_a_region(check):
+    check(
+        Settling(),
+        (torch.randn(4, 3), torch.tensor(3)),
+        others=[(torch.randn(4, 3) * sign, torch.tensor(n)) for sign in (1, -1) for n in (0, 1, 5)],
+    )
+
+
 class Suppress(torch.nn.Module):
     """Non-maximum suppression as a loop: the best box left takes out those that overlap it."""
 

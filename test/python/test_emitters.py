@@ -13,7 +13,7 @@ from coil_harness import coil, coil_ok, run, same
 from emitted import bound, build_program, call_flat, call_program, emit, load_module
 from models import FULL, SMALL
 from test_branch_sizes import PROGRAMS as BRANCHES
-from test_control_flow import Collatz, Mapped, Nested, Recurrent, Suppress, TwoNetworks
+from test_control_flow import Collatz, Mapped, Nested, Recurrent, Settling, Suppress, TwoNetworks
 from test_random_programs import Writer
 
 # Constants are packed for the library in plans and in C++; Python and FX hold them as they are, and a library may round
@@ -238,6 +238,7 @@ def boxes():
         (Recurrent().eval(), (torch.randn(5, 3, 2), torch.randn(3, 4)), {}, None, []),
         (Mapped(), (torch.randn(3, 4), torch.randn(4)), {}, None, []),
         (Collatz(), (torch.tensor(6),), {}, None, [(torch.tensor(n),) for n in (1, 27)]),
+        (Settling(), (torch.randn(4, 3), torch.tensor(3)), {}, None, [(-torch.randn(4, 3), torch.tensor(0))]),
         (
             Nested(),
             (torch.randn(4, 3).round(), torch.tensor(3)),
@@ -246,7 +247,7 @@ def boxes():
             [(torch.randn(4, 3).abs(), torch.tensor(0)), (-torch.randn(4, 3).abs(), torch.tensor(5))],
         ),
     ],
-    ids=["branch", "loop", "scan", "map", "loop in branch in loop", "all in all"],
+    ids=["branch", "loop", "scan", "map", "loop in branch in loop", "branch in loop in region", "all in all"],
 )
 def test_control_flow(program, tmp_path):
     check_all(program, tmp_path)

@@ -13,6 +13,7 @@ import torch
 
 from coil_harness import coil_ok, differences, export, named_inputs, named_outputs, run
 from emitted import build_program, call_flat, call_program, load_module
+from user_harness import Called
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
@@ -211,6 +212,39 @@ def test_explain_tells_parts_and_cuts(tmp_path):
     assert "part 1: " in told
     told = coil_ok("explain", tmp_path / "m.pt2", *EMULATED, "--set", "graphs.partition=false")
     assert "Parts that are recorded" not in told.stdout
+
+
+NOTHING_TO_RECORD = {
+    "views": lambda x: (x.t(), x[:2]),
+    "operator": lambda x: torch.ops.parts_test.shifted(x, 1),
+    "operators": lambda x: torch.ops.parts_test.shifted(torch.ops.parts_test.shifted(x, 1), x.shape[0]),
+    "sizes": lambda x: (torch.full((2,), 0.5), x.shape[0] * 2),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_TO_RECORD)
+def test_nothing_to_record(name):
+    """Each call is right, whatever came before it."""
+    f = NOTHING_TO_RECORD[name]
+    compiled = torch.compile(
+        f, backend="coil", dynamic=True, options={"cuda.emulate": True, "cuda.graphs": True, "cache": "none"}
+    )
+    for n in (3, 3, 3, 4, 0, 3):
+        x = torch.randn(n, 3)
+        assert not differences(named_outputs(compiled(x)), named_outputs(f(x)))
+
+
+def test_lines_without_a_part(tmp_path):
+    module, x = Called(NOTHING_TO_RECORD["views"]), torch.randn(4, 3)
+    export(module, (x,), tmp_path / "m.pt2", None)
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.wrap", "--emit", "wrapper")
+    passes = [w for p in ("order-for-parts", "plan-lifetimes", "partition", "verify") for w in ("--pass", p)]
+    cut = coil_ok("opt", *passes, *EMULATED, tmp_path / "m.wrap").stdout
+    assert "part" not in cut
+    (tmp_path / "cut.wrap").write_text(cut)
+    python, fx = (load_module(written(tmp_path, language, ".py")) for language in ("python", "fx"))
+    for got in (python.call([x]), fx.load()(x), python.call([x])):
+        assert all(map(torch.equal, got, module(x)))
 
 
 @pytest.mark.parametrize("name", ["selected", "raising"])

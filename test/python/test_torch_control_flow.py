@@ -32,6 +32,16 @@ def finding(x):
     return torch.cond(kept.sum() > 1, lambda x, k: x.cos() + k.sum(), lambda x, k: x.sin() - k.shape[0], (x, kept))
 
 
+@torch.compiler.nested_compile_region
+def settled(x, w):
+    def turn(i, y):
+        return i + 1, torch.cond(
+            y.sum() > 0, lambda y: (y @ y.transpose(0, 1) @ y).tanh() * w, lambda y: y.cos() - w, (y,)
+        )
+
+    return while_loop(lambda i, y: i < 3, turn, (zero(), x))[1]
+
+
 def branch(x):
     return torch.cond(x.sum() > 0, lambda x: x * WEIGHT, lambda x: x.sin(), (x,))
 
@@ -91,6 +101,10 @@ def regions_in_a_loop(x):
     return while_loop(lambda i, a: i < 2, lambda i, a: (i + 1, region(region(a, WEIGHT), WEIGHT)), (zero(), x))
 
 
+def region_of_a_loop_of_branches(x):
+    return settled(x, WEIGHT) + settled(-x, WEIGHT.exp())
+
+
 def autocast_in_a_branch(x):
     def narrow(x):
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -112,6 +126,7 @@ FUNCTIONS = [
     recurrence,
     regions,
     regions_in_a_loop,
+    region_of_a_loop_of_branches,
     autocast_in_a_branch,
 ]
 

@@ -11,6 +11,7 @@ import user_mixed  # noqa: F401
 import user_numbers  # noqa: F401
 import user_sequences  # noqa: F401
 import user_signals  # noqa: F401
+import user_steps  # noqa: F401
 import user_tensors  # noqa: F401
 import user_training  # noqa: F401
 import user_vision  # noqa: F401

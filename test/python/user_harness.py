@@ -117,6 +117,8 @@ def far(got, want, tolerance):
         return f"{got.dtype} {tuple(got.shape)}, not {want.dtype} {tuple(want.shape)}"
     if want.is_conj() or got.is_conj() or want.is_neg() or got.is_neg():
         got, want = got.resolve_conj().resolve_neg(), want.resolve_conj().resolve_neg()
+    if want.is_floating_point() and want.element_size() == 1:
+        got, want = got.view(torch.uint8), want.view(torch.uint8)
     if not (want.is_floating_point() or want.is_complex()):
         return "" if torch.equal(got, want) else f"{(got != want).sum()} of {want.numel()} elements differ"
     limit = tolerance or TOLERANCE.get(want.dtype, 2e-4)

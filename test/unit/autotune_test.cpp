@@ -13,8 +13,10 @@
 #include "codegen/cuda/backend.h"
 #include "codegen/triton/backend.h"
 #include "error_of.h"
+#include "frontend/graph_builder.h"
 #include "gpu_plans.h"
 #include "ir/tensor_box.h"
+#include "lowering/lowering.h"
 #include "support/file.h"
 #include "temporary_folder.h"
 
@@ -229,6 +231,20 @@ TEST_F(Autotune, SizesThatNobodyTellsAreTimedAtANumberInTheirRange) {
   const sym::Expr few = env->add_unbacked("u1", {2, 12});
   EXPECT_EQ(autotune::MeasuredSizes(*env, told)(few * 2), 24);
   EXPECT_EQ(autotune::MeasuredSizes(*env, told)(few + env->add_size("s0", std::nullopt)), std::nullopt);
+}
+
+TEST_F(Autotune, AnInputThatIsWrittenToIsOneBuffer) {
+  frontend::GraphBuilder b;
+  auto* x = b.input("x", DType::F32, {4096, 4096});
+  const auto module = b.build({b.op("aten.add.Tensor", {x, 1.0})});
+  module->outputs.clear();
+  module->mutations = {{fx::Mutation::Target::Input, "x", 0}};
+  const auto written = lowering::lower(*module);
+  scheduler::Schedule schedule = scheduler::schedule(*written, backend.choices());
+  SaidTimes timer(1);
+  autotune::choose_launches(*written, schedule, backend, timer, {});
+  ASSERT_EQ(timer.timed.size(), 1u);
+  for (const Trial& t : timer.timed[0]) EXPECT_EQ(t.buffers, (std::vector<std::uint64_t>{4096ull * 4096 * 4}));
 }
 
 // ---- Two languages

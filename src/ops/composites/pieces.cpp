@@ -94,17 +94,18 @@ Value at_least_each(Steps& s) {
 
 Value row_stack(Steps& s) { return s.call("aten.vstack.default", {s["tensors"]}); }
 
-/// Rows of lengths that differ, filled up to the longest.
+/// Rows of lengths that differ, filled up to the longest, in the type of the first.
 Value pad_sequence(Steps& s) {
   Values rows = s["sequences"].as_list();
   if (rows.empty()) s.refuse("takes at least one tensor");
+  const DType type = s.dtype(rows[0]);
   Expr longest = 0;
   for (const Value& row : rows) longest = s.env.simplify(sym::max(longest, s.size(row, 0)));
   for (Value& row : rows) {
     Exprs around(2 * s.rank(row), 0);  // the last dimension's come first
     around[around.size() - (s["padding_side"].as_string() == "left" ? 2 : 1)] =
         s.env.simplify(longest - s.size(row, 0));
-    row = s.call("aten.constant_pad_nd.default", {row, around, s["padding_value"]});
+    row = s.call("aten.constant_pad_nd.default", {s.to(row, type), around, s["padding_value"]});
   }
   return s.call("aten.stack.default", {rows, s.flag("batch_first") ? 0 : 1});
 }

@@ -193,24 +193,64 @@ Value embedding_renorm(Steps& s) {
   return s.to(s.where(longer, s.mul(s.to(table, type), factor), s.to(table, type)), s.dtype(table));
 }
 
-/// Along the first dimension, by lengths or by the places where segments begin (and the last one ends).
+/// Of each row, the number of its segment among those of all leading indices (sequences of `ends` that begin with 0);
+/// one more than the last for rows behind all segments.
+Value segments_of_rows(Steps& s, const Value& ends, const Expr& lead, const Expr& rows) {
+  const Expr each = s.size(ends, -1);
+  const Value table = s.reshape(s.to(ends, DType::I64), {lead, each});
+  const Value row = s.call("aten.expand.default", {s.iota(rows), Exprs{lead, rows}});
+  const Value place = s.call("aten.searchsorted.Tensor", {table, s.contiguous(row)}, {{"right", true}});
+  const Value first = s.unsqueeze(s.mul(s.iota(lead), each), 1);
+  const Value all = s.full({}, s.env.simplify(lead * each), DType::I64);
+  return s.where(s.call("aten.lt.Scalar", {place, each}), s.add(place, first), all);
+}
+
+/// What segments begin with: what is asked for, or what leaves any number as it is.
+double beginning_of_segments(const Steps& s, const std::string& how) {
+  if (s.has("initial")) return s.real("initial");
+  if (how == "max") return -kInfinity;
+  if (how == "min") return kInfinity;
+  return how == "prod" ? 1 : 0;
+}
+
+/// Rows of which each is reduced with those of its segment, and one more for those that are in none.
+Value reduced_segments(Steps& s, const Value& rows, const Value& segment, const Expr& segments) {
+  const std::string how = s["reduce"].as_string();
+  const double initial = beginning_of_segments(s, how);
+  if (how == "max" || how == "min")
+    return reduced_rows(s, rows, segment, segments, how == "max" ? "amax" : "amin", initial);
+  if (how == "prod") return reduced_rows(s, rows, segment, segments, "prod", initial);
+  const Value sum = s.add(sums(s, rows, segment, segments), initial);
+  if (how == "sum") return sum;
+  Value counts = sums(s, s.full({s.size(rows, 0)}, 1, s.dtype(rows)), segment, segments);
+  for (std::size_t d = 1; d < s.rank(rows); ++d) counts = s.unsqueeze(counts, -1);
+  const Value mean = s.div(sum, counts);
+  return s.has("initial") ? s.where(s.call("aten.gt.Scalar", {counts, 0}), mean, s.full({}, initial, s.dtype(rows)))
+                          : mean;
+}
+
+/// Along a dimension, by lengths or by the places where segments begin (and the last one ends), which are there for
+/// each index of the dimensions before it.
 Value segment_reduce(Steps& s) {
   const Value& data = s["data"];
-  if (s.number("axis") != 0 || s.has("initial") || s.has("indices"))
-    s.refuse("is compiled for axis 0, without `initial` and `indices`");
-  const Value ends = s.has("lengths") ? s.call("aten.cumsum.default", {s["lengths"], 0})
-                                      : s.slice(s["offsets"], 0, 1, std::numeric_limits<std::int64_t>::max());
-  if (s.rank(ends) != 1) s.refuse("takes one row of lengths");
-  const Expr segments = s.size(ends, 0), n = s.size(data, 0);
-  const Value segment = s.call("aten.searchsorted.Tensor", {s.to(ends, DType::I64), s.iota(n)}, {{"right", true}});
-  const std::string how = s["reduce"].as_string();
-  if (how == "sum") return sums(s, data, segment, segments);
-  if (how == "max") return reduced_rows(s, data, segment, segments, "amax", -kInfinity);
-  if (how == "min") return reduced_rows(s, data, segment, segments, "amin", kInfinity);
-  if (how == "prod") return reduced_rows(s, data, segment, segments, "prod", 1);
-  Value counts = sums(s, s.full({n}, 1, s.dtype(data)), segment, segments);
-  for (std::size_t d = 1; d < s.rank(data); ++d) counts = s.unsqueeze(counts, -1);
-  return s.div(sums(s, data, segment, segments), counts);
+  if (s.has("indices")) s.refuse("is compiled without `indices`");
+  const auto axis = static_cast<std::size_t>(s.wrapped(s.number("axis"), s.rank(data)));
+  const Value& given = s.has("lengths") ? s["lengths"] : s["offsets"];
+  if (s.rank(given) != axis + 1) s.refuse("takes lengths for each index of the dimensions before its axis");
+  const auto last = static_cast<std::int64_t>(axis);
+  const Value ends = s.has("lengths") ? s.call("aten.cumsum.default", {given, last})
+                                      : s.slice(given, last, 1, std::numeric_limits<std::int64_t>::max());
+  const Exprs& sizes = s.sizes(data);
+  const auto begin = sizes.begin() + last;
+  const Expr lead = s.env.simplify(sym::product(std::span(sizes).first(axis)));
+  Exprs rows(begin + 1, sizes.end()), made(sizes.begin(), begin);
+  rows.insert(rows.begin(), s.env.simplify(lead * *begin));
+  made.push_back(s.size(ends, -1));
+  made.insert(made.end(), begin + 1, sizes.end());
+  const Expr segments = s.env.simplify(lead * s.size(ends, -1));
+  const Value segment = s.reshape(segments_of_rows(s, ends, lead, *begin), {rows[0]});
+  const Value reduced = reduced_segments(s, s.reshape(data, rows), segment, s.env.simplify(segments + 1));
+  return s.reshape(s.slice(reduced, 0, 0, segments), made);
 }
 
 Value shifted(Steps& s, bool forward) {

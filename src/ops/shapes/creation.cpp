@@ -58,13 +58,13 @@ aten::log_normal(Tensor self, float mean=1.0, float std=2.0, *, Generator? gener
 aten::random(Tensor self, *, Generator? generator=None) -> Tensor
 aten::random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor
 aten::random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor
-aten::normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor
 )";
 
 // As `kRandomLike`, but dense however the tensor lies.
 constexpr std::string_view kRandomDense = R"(
 aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor
 aten::bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor
+aten::normal.Tensor_float(Tensor mean, float std=1.0, *, Generator? generator=None) -> Tensor
 )";
 
 constexpr std::string_view kNormals = R"(

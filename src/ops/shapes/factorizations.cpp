@@ -135,6 +135,10 @@ Value householder_product(const Call& call) {
   require_type(call, a, tau);
   if (tau.rank() + 1 != a.rank())
     refuse(call, "takes as many factors as matrices, not sizes {} and {}", show(tau.sizes), show(a.sizes));
+  const Expr rows = a.sizes[a.rank() - 2], columns = a.sizes.back();
+  if (call.env.statically_known_lt(rows, columns) || call.env.statically_known_lt(columns, tau.sizes.back()))
+    refuse(call, "takes no matrix of more columns than rows, and no more factors than columns, not sizes {} and {}",
+           show(a.sizes), show(tau.sizes));
   return by_columns(call, a, a.sizes);
 }
 

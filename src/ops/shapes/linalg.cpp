@@ -97,6 +97,14 @@ Value addr(const Call& call) {
   return added(call, made);
 }
 
+/// Whether eager calls `addmm`, which wants matrices: with matrices, and with a bias that is no number on rows that lie
+/// one behind the other. In all other cases it adds the bias to a product.
+bool adds_in_one_product(const Call& call) {
+  const TensorMeta& input = call.tensor(0);
+  const Value* bias = given(call, "bias");
+  return bias && (input.rank() == 2 || (bias->as_tensor().rank() > 0 && is_contiguous(call.env, input)));
+}
+
 Value linear(const Call& call) {
   const TensorMeta &input = call.tensor(0), &weight = call.tensor(1);
   if (input.rank() == 0 || weight.rank() == 0 || weight.rank() > 2)
@@ -107,6 +115,8 @@ Value linear(const Call& call) {
   if (weight.rank() == 2) sizes.push_back(weight.sizes[0]);
   if (const Value* bias = given(call, "bias"); bias && bias->as_tensor().rank() > sizes.size())
     refuse(call, "a bias of sizes {} does not broadcast to {}", show(bias->as_tensor().sizes), show(sizes));
+  if (weight.rank() == 1 && adds_in_one_product(call))
+    refuse(call, "takes no bias with a weight of one dimension here");
   return dense(call.env, input, std::move(sizes));
 }
 

@@ -50,6 +50,8 @@ Value elementwise_loss(const Call& call) {
 /// Takes an exponential or a logarithm, so that integers give floats.
 Value poisson_loss(const Call& call) {
   TensorMeta each = float_type(call).as_tensor();
+  if (flag(call, "full") && call.tensor(1).dtype == DType::Bool)
+    refuse(call, "with `full` `target` takes numbers, not {}", torch_name(DType::Bool));
   return number(call, "reduction") == kNone ? each : scalar(call, each.dtype);
 }
 

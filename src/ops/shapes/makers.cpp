@@ -125,10 +125,21 @@ Exprs padded_sizes(const Call& call, const Exprs& pad) {
   return sizes;
 }
 
+/// Eager cuts first, and then pads: what a negative padding takes away must be there.
+void check_cuts(const Call& call, const Exprs& pad) {
+  const TensorMeta& self = call.tensor(0);
+  for (std::size_t i = 0; i < pad.size(); ++i) {
+    const bool is_cut = pad[i].is_constant() && *pad[i].constant() < 0;
+    if (is_cut && call.env.statically_known_lt(self.sizes[self.rank() - 1 - i / 2] + pad[i], 0))
+      refuse(call, "the padding {} cuts away more than sizes {}", *pad[i].constant(), show(self.sizes));
+  }
+}
+
 Value constant_pad(const Call& call) {
   const TensorMeta& self = call.tensor(0);
   Exprs pad = call["pad"].as_ints();
   Exprs sizes = padded_sizes(call, pad);
+  check_cuts(call, pad);
   bool only_cuts = std::all_of(pad.begin(), pad.end(), [](Expr p) { return p.is_constant() && *p.constant() <= 0; });
   if (only_cuts) {  // eager clones the slice
     TensorMeta cut = self;

@@ -216,18 +216,25 @@ Made c2r(ComplexRewriter& r) {
 
 // torch.fft's own.
 
+/// With `zeros` behind it along a dimension.
+Parts padded(ComplexRewriter& r, const Parts& x, std::int64_t dim, const Expr& zeros) {
+  return on_both(r, x, [&](const Value& v) {
+    Exprs pad(2 * (r.rank(v) - static_cast<std::size_t>(dim)), 0);
+    pad.back() = zeros;
+    return Value(r.call("aten.constant_pad_nd.default", {v, pad, 0}));
+  });
+}
+
 /// Cut, or filled up with zeros, to `n` along a dimension.
 Parts resized(ComplexRewriter& r, const Parts& x, std::int64_t dim, const Expr& n) {
   const Expr have = r.meta(x.re).sizes[static_cast<std::size_t>(dim)];
   if (r.module.env->statically_known_equal(have, n)) return x;
   if (r.module.env->statically_known_true(sym::le(n, have))) return cut(r, x, dim, n);
-  if (!r.module.env->statically_known_true(sym::ge(n, have)))
-    r.refuse("wants to know whether the input is cut or padded");
-  return on_both(r, x, [&](const Value& v) {
-    Exprs pad(2 * (r.rank(v) - static_cast<std::size_t>(dim)), 0);
-    pad.back() = r.module.env->simplify(n - have);
-    return Value(r.call("aten.constant_pad_nd.default", {v, pad, 0}));
-  });
+  if (!r.module.env->statically_known_true(sym::ge(n, have))) {  // what is there of it, and then zeros
+    const Expr kept = r.module.env->simplify(sym::min(n, have));
+    return padded(r, cut(r, x, dim, kept), dim, r.module.env->simplify(n - kept));
+  }
+  return padded(r, x, dim, r.module.env->simplify(n - have));
 }
 
 struct Extent {
