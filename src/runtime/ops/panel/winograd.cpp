@@ -105,20 +105,29 @@ class Winograd : public ConvolutionCall {
     return {index / (down_ * across_), index / across_ % down_, index % across_};
   }
 
+  /// Of one thread: the terms of a slice's input and of its products, results that wait for their post-operations, and
+  /// which tiles' squares are bounded.
+  struct Slice {
+    float *v, *m, *sums;
+    std::vector<char> bounded;
+    std::vector<Post> post;
+  };
+
   void run_parts(std::int64_t begin, std::int64_t end, float* scratch) const override {
     const std::int64_t slices = (end - begin + most_tiles_ - 1) / most_tiles_;
-    float *v = scratch, *m = v + terms() * v_step_, *sums = m + terms() * m_step_;
-    std::vector<Post> post(post_.size());
+    float *v = scratch, *m = v + terms() * v_step_;
+    Slice s{v, m, m + terms() * m_step_, std::vector<char>(static_cast<std::size_t>(most_tiles_)),
+            std::vector<Post>(post_.size())};
     for (std::int64_t slice = 0; slice < slices; ++slice) {
       const std::int64_t first = begin + (end - begin) * slice / slices,
                          count = begin + (end - begin) * (slice + 1) / slices - first;
-      for (std::int64_t t = 0; t < count; ++t) transform(tile_at(first + t), v + t * v_row_);
-      multiply(count, v, m);
+      for (std::int64_t t = 0; t < count; ++t)
+        s.bounded[static_cast<std::size_t>(t)] = transform(tile_at(first + t), s.v + t * v_row_);
+      multiply(count, s.v, s.m);
       for (std::int64_t t = 0; t < count;) {
         const Tile at = tile_at(first + t);
         const std::int64_t run = std::min({kRun, count - t, across_ - at.across});
-        for (std::int64_t panel = 0; panel < s_.panels; ++panel)
-          finish(at, run, panel, m + t * m_row_ + panel * s_.width, sums, post);
+        for (std::int64_t panel = 0; panel < s_.panels; ++panel) finish(at, s, t, run, panel);
         t += run;
       }
     }
@@ -139,16 +148,16 @@ class Winograd : public ConvolutionCall {
     return bits;
   }
 
-  void transform(const Tile& t, float* to) const {
-    transforms_.in({.points = points(),
-                    .from = pointer<const float>(x_) + offset(t.image, line_of(t), place_of(t)),
-                    .line_step = from_[2] * s_.channels,
-                    .place_step = s_.channels,
-                    .lines = inside(line_of(t), from_[1]),
-                    .places = inside(place_of(t), from_[2]),
-                    .channels = s_.channels,
-                    .to = to,
-                    .term_step = v_step_});
+  bool transform(const Tile& t, float* to) const {
+    return transforms_.in({.points = points(),
+                           .from = pointer<const float>(x_) + offset(t.image, line_of(t), place_of(t)),
+                           .line_step = from_[2] * s_.channels,
+                           .place_step = s_.channels,
+                           .lines = inside(line_of(t), from_[1]),
+                           .places = inside(place_of(t), from_[2]),
+                           .channels = s_.channels,
+                           .to = to,
+                           .term_step = v_step_});
   }
 
   const float* panel_at(std::int64_t term, std::int64_t panel) const {
@@ -193,25 +202,25 @@ class Winograd : public ConvolutionCall {
     }
   }
 
-  /// `run` tiles of one line of tiles, the results of one panel.
-  void finish(const Tile& at, std::int64_t run, std::int64_t panel, const float* m, float* sums,
-              std::vector<Post>& post) const {
+  /// `run` tiles of one line of tiles, from tile `first` of the slice on: the results of one panel.
+  void finish(const Tile& at, Slice& s, std::int64_t first, std::int64_t run, std::int64_t panel) const {
     const std::int64_t line_step = kRun * tile_ * kernels_.width;
     for (std::int64_t t = 0; t < run; ++t) {
-      float* to = sums + t * tile_ * kernels_.width;
-      const bool finite = transforms_.out({.points = points(),
-                                           .from = m + t * m_row_,
-                                           .term_step = m_step_,
-                                           .vectors = s_.vectors(panel),
-                                           .to = to,
-                                           .line_step = line_step,
-                                           .place_step = kernels_.width});
-      if (!finite) compute_exactly({at.image, at.down, at.across + t}, panel, to, line_step);
+      float* to = s.sums + t * tile_ * kernels_.width;
+      const SquareOut out{.points = points(),
+                          .from = s.m + (first + t) * m_row_ + panel * s_.width,
+                          .term_step = m_step_,
+                          .vectors = s_.vectors(panel),
+                          .to = to,
+                          .line_step = line_step,
+                          .place_step = kernels_.width};
+      if (!s.bounded[static_cast<std::size_t>(first + t)] || !transforms_.out(out))
+        compute_exactly({at.image, at.down, at.across + t}, panel, to, line_step);
     }
     const std::int64_t line = at.down * tile_, place = at.across * tile_, lines = std::min(tile_, to_[1] - line),
                        places = std::min(run * tile_, to_[2] - place);
     for (std::int64_t a = 0; a < lines; ++a)
-      finish_line((at.image * to_[1] + line + a) * to_[2] + place, places, panel, sums + a * line_step, post);
+      finish_line((at.image * to_[1] + line + a) * to_[2] + place, places, panel, s.sums + a * line_step, s.post);
   }
 
   /// Bias and post-operations for some results that follow one another, from row `row` of y on.

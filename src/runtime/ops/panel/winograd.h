@@ -7,7 +7,8 @@
 // 4.5 times its input and its result with tiles of 4x4. Each slice reads the whole weight again, so that this gains
 // where tiles are many and the weight is small.
 //
-// A tile whose results are not all finite, because of NaN or an infinity in its square or because a sum overflowed, is
+// A tile whose square holds NaN, an infinity or a number so large that the others would keep no digit, or whose sums
+// overflow, is
 // computed window by window.
 #pragma once
 #include "runtime/ops/convolution.h"

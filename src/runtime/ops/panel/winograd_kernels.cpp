@@ -67,9 +67,11 @@ struct Powers {
 
 /// `kInside`: all of the square lies in the input.
 template <int kPairs, bool kInside>
-void transform_in(const SquareIn& s) {
+bool transform_in(const SquareIn& s) {
   constexpr int n = 2 * kPairs + 2;
+  constexpr float kMost = 1e24f;  // of a sum of squares
   const Powers<kPairs> powers(s.points);
+  __mmask16 lost = 0;
   for (std::int64_t c = 0; c < s.channels; c += kLanes) {
     const auto there = static_cast<__mmask16>(s.channels - c < kLanes ? (1u << (s.channels - c)) - 1 : 0xffffu);
     Vector half[n][n];  // column by column of Bt d
@@ -82,6 +84,10 @@ void transform_in(const SquareIn& s) {
                         ? (Vector)_mm512_maskz_loadu_ps(there, s.from + i * s.line_step + j * s.place_step + c)
                         : Vector{};
       to_terms(powers, column, half[j]);
+      Vector squares = column[0] * column[0];
+      COIL_UNROLL
+      for (int i = 1; i < n; ++i) squares += column[i] * column[i];
+      lost |= _mm512_cmp_ps_mask((__m512)squares, _mm512_set1_ps(kMost), _CMP_NLE_UQ);
     }
     COIL_UNROLL
     for (int i = 0; i < n; ++i) {
@@ -93,12 +99,13 @@ void transform_in(const SquareIn& s) {
       for (int j = 0; j < n; ++j) _mm512_storeu_ps(s.to + (n * i + j) * s.term_step + c, (__m512)terms[j]);
     }
   }
+  return lost == 0;
 }
 
 template <int kPairs>
-void transform_in_any(const SquareIn& s) {
+bool transform_in_any(const SquareIn& s) {
   constexpr unsigned kAll = (1u << (2 * kPairs + 2)) - 1;
-  (s.lines & s.places) == kAll ? transform_in<kPairs, true>(s) : transform_in<kPairs, false>(s);
+  return (s.lines & s.places) == kAll ? transform_in<kPairs, true>(s) : transform_in<kPairs, false>(s);
 }
 
 template <int kPairs>
@@ -133,7 +140,7 @@ bool transform_out(const SquareOut& s) {
   return lost == 0;
 }
 
-void in(const SquareIn& s) { s.points.pairs == 1 ? transform_in_any<1>(s) : transform_in_any<2>(s); }
+bool in(const SquareIn& s) { return s.points.pairs == 1 ? transform_in_any<1>(s) : transform_in_any<2>(s); }
 bool out(const SquareOut& s) { return s.points.pairs == 1 ? transform_out<1>(s) : transform_out<2>(s); }
 
 }  // namespace

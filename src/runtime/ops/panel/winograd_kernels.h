@@ -33,7 +33,9 @@ struct SquareOut {
 };
 
 struct WinogradKernels {
-  void (*in)(const SquareIn&);
+  /// Whether all of the square is there and small enough for the sums: beside a number of 1e12, what lies in the same
+  /// square keeps no digit.
+  bool (*in)(const SquareIn&);
   bool (*out)(const SquareOut&);  ///< whether all results are finite
 };
 
