@@ -8,8 +8,7 @@
 // where tiles are many and the weight is small.
 //
 // A tile whose square holds NaN, an infinity or a number so large that the others would keep no digit, or whose sums
-// overflow, is
-// computed window by window.
+// overflow, is computed window by window.
 #pragma once
 #include "runtime/ops/convolution.h"
 
