@@ -26,12 +26,13 @@ inline constexpr Integers kWeightSizes{.name = "weight_sizes",
                                        .sentence = "The weight's sizes, where they are known: a packed one has none."};
 inline constexpr Text kAlgorithm{
     .name = "algorithm",
-    .sentence = "Between passes of the compiler: `winograd` where the call will be taken apart.",
+    .sentence =
+        "`winograd_slices` where the weight may be packed for Winograd's filtering in slices of tiles; between "
+        "passes of the compiler, `winograd` where the call will be taken apart.",
     .presence = Presence::Optional};
-inline constexpr Integer kTile{.name = "tile",
-                               .sentence = "Between passes of the compiler: the tile that it is taken apart with.",
-                               .presence = Presence::Optional};
-inline constexpr std::string_view kWinograd = "winograd";
+inline constexpr Integer kTile{
+    .name = "tile", .sentence = "Side of the tiles of either.", .presence = Presence::Optional};
+inline constexpr std::string_view kWinograd = "winograd", kWinogradSlices = "winograd_slices";
 }  // namespace convolution
 
 namespace convolution_weights {
@@ -76,18 +77,24 @@ class ConvolutionCall : public WindowCall<EpilogueCall<Call>, Call> {
   }
   const std::vector<std::int64_t>& weight_sizes() const { return this->value(convolution::kWeightSizes); }
   /// The tile that a pass has chosen to take the call apart with by Winograd's algorithm, which another will do later.
-  std::optional<std::int64_t> winograd_tile() const {
-    if (this->value(convolution::kAlgorithm) != convolution::kWinograd) return std::nullopt;
-    return this->value(convolution::kTile);
-  }
-  void choose_winograd(std::int64_t tile) const {
-    this->call_->attributes.insert_or_assign(std::string(convolution::kAlgorithm.name),
-                                             std::string(convolution::kWinograd));
+  std::optional<std::int64_t> winograd_tile() const { return tile_of(convolution::kWinograd); }
+  /// The tile that the weight is to be packed for, so that the call itself takes the algorithm in slices.
+  std::optional<std::int64_t> winograd_slices() const { return tile_of(convolution::kWinogradSlices); }
+  void choose_winograd(std::int64_t tile, bool slices) const {
+    this->call_->attributes.insert_or_assign(
+        std::string(convolution::kAlgorithm.name),
+        std::string(slices ? convolution::kWinogradSlices : convolution::kWinograd));
     this->call_->attributes.insert_or_assign(std::string(convolution::kTile.name), tile);
   }
   void forget_winograd() const {
     this->call_->attributes.erase(std::string(convolution::kAlgorithm.name));
     this->call_->attributes.erase(std::string(convolution::kTile.name));
+  }
+
+ private:
+  std::optional<std::int64_t> tile_of(std::string_view algorithm) const {
+    if (this->value(convolution::kAlgorithm) != algorithm) return std::nullopt;
+    return this->value(convolution::kTile);
   }
 };
 

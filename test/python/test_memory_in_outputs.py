@@ -40,6 +40,33 @@ def test_the_arena_holds_only_what_no_result_has_room_for(tmp_path):
     assert figures["planned_peak_bytes"] == figures["measured_peak_bytes"] <= 2 * narrow < wide
 
 
+class Normed(nn.Module):
+    """Each layer's value is made in place of the one before, as in language models; the head makes one beside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64)) for _ in range(3))
+        self.norms = nn.ModuleList(nn.LayerNorm(64) for _ in range(3))
+        self.head, self.words = nn.Linear(64, 64), nn.Linear(64, 1024)
+
+    def forward(self, x):
+        x = torch.sin(x)
+        for layer, norm in zip(self.layers, self.norms):
+            x = norm(x + layer(x))
+        return self.words(torch.relu(self.head(x)))
+
+
+def test_a_chain_of_values_in_place_leaves_room_for_the_last(tmp_path):
+    model, x = Normed().eval(), torch.randn(512, 64)
+    export(model, (x,), tmp_path / "m.pt2")
+    coil_ok("bench", tmp_path / "m.pt2", "--seconds", "0.01", "--json", tmp_path / "b.json")
+    figures = json.loads((tmp_path / "b.json").read_text())
+    assert figures["planned_peak_bytes"] == figures["measured_peak_bytes"] == 512 * 64 * 4
+    with torch.no_grad():
+        made = torch.compile(model, backend="coil", options={"cache": "none"})
+        torch.testing.assert_close(made(x), model(x), rtol=1e-4, atol=1e-4)
+
+
 def test_values_with_sizes_that_take_turns_and_results_that_are_held():
     model = Words().eval()
     made = torch.compile(model, backend="coil", dynamic=True, options={"cache": "none"})

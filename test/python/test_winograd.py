@@ -1,9 +1,9 @@
-"""3x3 convolutions taken apart into transforms and products (src/passes/loop/winograd.h): which are, and their
-values. How
-they keep NaN is in test_nan.py.
+"""3x3 convolutions taken apart into transforms and products (src/passes/loop/winograd.h) or carried out in slices
+(src/runtime/ops/panel/winograd.h): which are, and their values. How they keep NaN is in test_nan.py.
 """
 
 import copy
+import json
 import re
 
 import pytest
@@ -15,7 +15,12 @@ from coil_harness import check, coil_ok, eager, export, run
 from emitted import emit, load_module
 
 LINE = "winograd_products("
-tiles = pytest.mark.parametrize("tile", ["winograd=2", "winograd=4"])
+SLICES = 'algorithm="winograd_slices"'
+APART = ("--set", "cpu.isa=avx2")  # without panels, all are taken apart
+# Without packed weights all are taken apart; with them, on a machine with AVX-512, those of many tiles are not.
+tiles = pytest.mark.parametrize(
+    "tile", [["winograd=2"], ["winograd=4"], ["winograd=4", "pack_weights=false"]], ids=["2", "4", "4 apart"]
+)
 
 
 class One(nn.Module):
@@ -44,6 +49,10 @@ class Block(nn.Module):
         return torch.cat([w, y], 1), self.d(w).sigmoid(), z
 
 
+def words(settings):
+    return [word for s in settings for word in ("--set", s)]
+
+
 def wrapper_lines(module, args, folder, *options):
     archive, text = folder / "m.pt2", folder / "m.txt"
     export(module.eval(), args, archive)
@@ -59,7 +68,7 @@ def test_sizes_and_padding(padding, tile):
     ):
         torch.manual_seed(i)
         check(
-            One(channels, results, bias=i % 2 == 0, padding=padding), (torch.randn(n, channels, h, w),), settings=[tile]
+            One(channels, results, bias=i % 2 == 0, padding=padding), (torch.randn(n, channels, h, w),), settings=tile
         )
 
 
@@ -69,7 +78,7 @@ def test_padding_of_an_operator_before_it(tile):
         def forward(self, x):
             return torch.relu(self.convolution(F.pad(x, (2, 0, 1, 3))))
 
-    check(Padded(32, 32), (torch.randn(2, 32, 9, 8),), settings=[tile])
+    check(Padded(32, 32), (torch.randn(2, 32, 9, 8),), settings=tile)
 
 
 @tiles
@@ -85,7 +94,7 @@ def test_inputs_in_any_strides(tile):
     check(
         Strided(32, 32, padding=1),
         (torch.randn(1, 32, 22, 12), torch.randn(2, 9, 11, 32), torch.randn(2, 1, 10, 9)),
-        settings=[tile],
+        settings=tile,
     )
 
 
@@ -104,14 +113,14 @@ def test_several_views_of_one_weight(tile):
                 for weight in (first, second, first.transpose(0, 1), first.mT)
             ]
 
-    check(Shared(), (torch.randn(1, 2, 32, 8, 8),), settings=[tile])
+    check(Shared(), (torch.randn(1, 2, 32, 8, 8),), settings=tile)
 
 
 @tiles
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_what_follows(decomposed, tile):
     torch.manual_seed(1)
-    check(Block().eval(), (torch.randn(2, 32, 13, 10),), decomposed=decomposed, settings=[tile])
+    check(Block().eval(), (torch.randn(2, 32, 13, 10),), decomposed=decomposed, settings=tile)
 
 
 @tiles
@@ -123,13 +132,13 @@ def test_free_sizes(tile):
         (torch.randn(2, 32, 12, 14),),
         {"x": {0: n, 2: h, 3: w}},
         [(torch.randn(n, 32, h, w),) for n, h, w in sizes],
-        settings=[tile],
+        settings=tile,
     )
 
 
 def test_which_are_taken_apart(tmp_path):
     x = torch.randn(1, 64, 16, 16)
-    lines = lambda module, x=x, *options: wrapper_lines(module, (x,), tmp_path, *options).count(LINE)
+    lines = lambda module, x=x, *options: wrapper_lines(module, (x,), tmp_path, *APART, *options).count(LINE)
     assert lines(One(64, 64, padding=1)) == 1
     assert lines(One(64, 64, padding=1), x, "--set", "winograd=false") == 0
     assert lines(One(64, 64, stride=2)) == 0
@@ -151,7 +160,7 @@ def test_tiles_follow_the_sizes(tmp_path):
         int(n)
         for n in re.findall(
             r"winograd_products\([^)]*?\[(\d+), ",
-            wrapper_lines(One(c, c, padding=1), (torch.randn(1, c, size, size),), tmp_path),
+            wrapper_lines(One(c, c, padding=1), (torch.randn(1, c, size, size),), tmp_path, *APART),
         )
     ]
     assert terms(64, 56) == [36] and terms(128, 28) == [36]
@@ -166,9 +175,9 @@ def test_transforms_are_one_kernel_each(tmp_path, tile):
         def forward(self, x):
             return torch.relu(self.convolution(x) + x).mean()
 
-    text = wrapper_lines(Residual(64, 64, padding=1), (torch.randn(1, 64, 16, 16),), tmp_path, "--set", tile)
+    text = wrapper_lines(Residual(64, 64, padding=1), (torch.randn(1, 64, 16, 16),), tmp_path, *APART, *words(tile))
     # 36 terms are more than one kernel takes; there, back with sum and relu, and the mean.
-    assert len(re.findall(r"^kernel ", text, re.M)) <= (5 if tile == "winograd=4" else 4), text
+    assert len(re.findall(r"^kernel ", text, re.M)) <= (5 if "winograd=4" in tile else 4), text
     assert text.count(LINE) == 1
 
 
@@ -183,7 +192,7 @@ def test_close_to_f64(tmp_path, tile, channels):
     exact = copy.deepcopy(module).double()(x.double())
     archive, package = tmp_path / "m.pt2", tmp_path / "m.coil"
     export(module, (x,), archive)
-    coil_ok("compile", archive, "-o", package, "--set", tile)
+    coil_ok("compile", archive, "-o", package, *words(tile))
     before, want = eager(module, (x,))
     got = run(package, before, tmp_path)
     distance = lambda y: ((y.double() - exact).norm() / exact.norm()).item()
@@ -202,5 +211,69 @@ def test_in_torch_alone(tmp_path, value, monkeypatch, tile):
     x[0, 3, 4, 5] = value
     archive = tmp_path / "m.pt2"
     export(module, (x,), archive)
-    (got,) = load_module(emit(archive, "python", "--set", tile)).call([x])
+    (got,) = load_module(emit(archive, "python", *words(tile))).call([x])
     torch.testing.assert_close(got, module(x), equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
+def test_which_are_carried_out_in_slices(tmp_path):
+    """Those with more terms of tiles than of the weight, which each slice reads; what follows goes into the call."""
+    lines = lambda module, x, *options: wrapper_lines(module, (x,), tmp_path, "--set", "cpu.isa=avx512", *options)
+    wide, deep = torch.randn(1, 64, 56, 56), torch.randn(1, 256, 14, 14)
+    text = lines(nn.Sequential(One(64, 64, padding=1), nn.ReLU()), wide)
+    assert SLICES in text and LINE not in text and "post=" in text
+    text = lines(One(256, 256, padding=1), deep)
+    assert SLICES not in text and LINE in text
+    assert SLICES not in lines(One(64, 64, padding=1), wide, "--set", "pack_weights=false")
+    assert SLICES not in lines(One(64, 64, padding=1), wide, "--set", "cpu.isa=avx2")
+
+
+def in_slices(module, args, tmp_path, tile):
+    """Fails where the program would be another."""
+    text = wrapper_lines(module, args, tmp_path, *words(tile))
+    if 'packed_desc="winograd:' not in text:
+        pytest.skip("a machine without AVX-512")
+
+
+@pytest.mark.parametrize("tile", [["winograd=2"], ["winograd=4"]], ids=["2", "4"])
+def test_slices_of_any_sizes(tmp_path, tile):
+    """Channels that fill no vector, several panels, several stretches of channels, tiles at the edges that are not
+    whole, and more images than threads.
+    """
+    for i, (channels, results, n, h, w, padding) in enumerate(
+        [(19, 13, 2, 30, 31, 0), (33, 70, 3, 17, 26, (0, 1)), (800, 64, 8, 21, 20, 1), (64, 130, 5, 18, 14, 1)]
+    ):
+        torch.manual_seed(i)
+        module, args = One(channels, results, bias=i % 2 == 0, padding=padding), (torch.randn(n, channels, h, w),)
+        in_slices(module, args, tmp_path, tile)
+        check(module, args, settings=tile)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 1e20])
+def test_slices_keep_what_is_not_finite_where_it_is(tmp_path, value):
+    torch.manual_seed(3)
+    module, x = Block().eval(), torch.randn(3, 32, 26, 30)
+    in_slices(module, (x,), tmp_path, ["winograd=4"])
+    one = One(32, 48, padding=1).eval()
+    x[0, 3, 4, 5] = x[2, 1, 25, 29] = value
+    archive, package = tmp_path / "m.pt2", tmp_path / "m.coil"
+    export(one, (x,), archive)
+    coil_ok("compile", archive, "-o", package, "--set", "winograd=4")
+    before, want = eager(one, (x,))
+    got = run(package, before, tmp_path)
+    for name, y in want.items():
+        torch.testing.assert_close(got[name], y, equal_nan=True, rtol=1e-4, atol=1e-4)
+
+
+def test_slices_hold_few_terms(tmp_path):
+    """Neither the arena nor the scratch memory grows with the number of tiles beyond a fourth of what the call reads
+    and writes: taken apart, both forms of all terms come to 4.5 times that.
+    """
+    module, x = nn.Sequential(One(32, 32, padding=1), nn.ReLU(), One(32, 32, padding=1)), torch.randn(4, 32, 64, 64)
+    in_slices(module, (x,), tmp_path, ["winograd=4"])
+    export(module.eval(), (x,), tmp_path / "m.pt2")
+    coil_ok("bench", tmp_path / "m.pt2", "--seconds", "0.01", "--threads", "2", "--json", tmp_path / "b.json")
+    figures = json.loads((tmp_path / "b.json").read_text())
+    bytes_of_x = x.numel() * 4
+    assert figures["planned_peak_bytes"] <= 2 * bytes_of_x
+    # The result, and the scratch memory of one call.
+    assert figures["peak_bytes"] - figures["weight_bytes"] <= figures["planned_peak_bytes"] + 1.6 * bytes_of_x

@@ -1,4 +1,4 @@
-#include "passes/loop/winograd_transforms.h"
+#include "library_ops/winograd_transforms.h"
 
 #include <gtest/gtest.h>
 

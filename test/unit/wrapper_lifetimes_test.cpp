@@ -63,6 +63,37 @@ TEST(WrapperLifetimes, MemoryIsReusedWhereTheKernelAllowsItAndSizesAreEqual) {
   EXPECT_NO_THROW(wrapper::verify(allowed));
 }
 
+/// Two layers that each make their input in place of it, beside a wide value, and a head of two more steps.
+struct Layers : WrapperProgram {
+  explicit Layers(std::int64_t results) {
+    constexpr std::int64_t kNarrow = 1 << 16, kWide = 4 * kNarrow;
+    BufferId x = temporary("x0", {kNarrow});
+    call({input("x", {kNarrow})}, x);
+    for (int layer = 0; layer < 2; ++layer) {
+      const BufferId wide = temporary("wide", {kWide}), sum = temporary("sum", {kNarrow}),
+                     norm = temporary("norm", {kNarrow});
+      call({x}, wide);
+      call({x, wide}, sum, true);
+      call({sum}, norm, true);
+      x = norm;
+    }
+    const BufferId head = temporary("head", {kNarrow}), out = temporary("out", {results});
+    call({x}, head);
+    call({head}, out);
+    returns(out);
+  }
+};
+
+TEST(WrapperLifetimes, ATakeoverThatKeepsTheLastValueOutOfAResultIsTakenBack) {
+  Layers wide(1 << 18), narrow(16);
+  wrapper::plan_lifetimes(wide);
+  wrapper::plan_lifetimes(narrow);
+  EXPECT_EQ(narrow.count<Reuse>(), 4u) << "no value has room in the result: " << wrapper::to_string(narrow);
+  EXPECT_EQ(wide.count<Reuse>(), 3u) << "the last value may lie in the result, and the head in its place: "
+                                     << wrapper::to_string(wide);
+  EXPECT_NO_THROW(wrapper::verify(wide));
+}
+
 TEST(WrapperLifetimes, AnInputOrAValueReadLaterIsNotTakenOver) {
   WrapperProgram p;
   const BufferId x = p.input("x", {8}), a = p.temporary("a", {8}), b = p.temporary("b", {8}),

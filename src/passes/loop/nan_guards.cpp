@@ -7,8 +7,8 @@
 #include "library_ops/checks.h"
 #include "library_ops/convolutions.h"
 #include "library_ops/table.h"
+#include "library_ops/winograd_transforms.h"
 #include "passes/loop/pack_weights.h"
-#include "passes/loop/winograd_transforms.h"
 #include "runtime/views/half.h"
 #include "support/error.h"
 

@@ -38,6 +38,11 @@ inline bool takes_winograd(const target::Target& target, const Settings& setting
   return target.has(target::Feature::Winograd) && settings.winograd != "false" && !settings.batch_invariant;
 }
 
+/// Its products are by panels, for which weights are packed.
+inline bool takes_winograd_in_slices(const target::Target& target, const Settings& settings) {
+  return target.has(target::Feature::PackedWeights) && target.arch.starts_with("avx512") && settings.pack_weights;
+}
+
 inline constexpr LoopPass kCopyBetweenDevices{
     "copy-between-devices",
     "Library calls that the device has no form of become the CPU's; what is read of another device is copied.",
@@ -47,7 +52,8 @@ inline constexpr LoopPass kChooseWinograd{
     "choose-winograd", "3x3 convolutions that gain by Winograd's filtering are marked, with the tile to take.",
     [](ir::Graph& graph, const LoopContext& given) {
       const std::string& tile = given.settings.winograd;
-      choose_winograd(graph, tile == "true" ? std::nullopt : std::optional<std::int64_t>(tile == "2" ? 2 : 4));
+      choose_winograd(graph, tile == "true" ? std::nullopt : std::optional<std::int64_t>(tile == "2" ? 2 : 4),
+                      takes_winograd_in_slices(given.target, given.settings));
     },
     takes_winograd};
 inline constexpr LoopPass kTakeOwnProducts{

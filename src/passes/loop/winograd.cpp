@@ -1,7 +1,6 @@
 #include "passes/loop/winograd.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -10,9 +9,9 @@
 #include "ir/tensor_box.h"
 #include "library_ops/convolutions.h"
 #include "library_ops/table.h"
+#include "library_ops/winograd_transforms.h"
 #include "passes/loop/pack_weights.h"
-#include "passes/loop/winograd_transforms.h"
-#include "runtime/device/threads.h"
+#include "runtime/ops/winograd_weight.h"
 
 namespace coil {
 namespace {
@@ -55,8 +54,16 @@ struct Tiles {
   Expr count() const { return images * down * across; }
 };
 
-/// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none.
-std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted) {
+struct Choice {
+  std::int64_t tile = 0;
+  bool slices = false;
+};
+
+/// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none. With
+/// `slices` the call may take it in slices, each of which reads the whole weight: it does where there are more terms of
+/// tiles than of the weight.
+std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted,
+                                  bool slices) {
   const ConvolutionCall convolution(call);
   const ir::BufferView &x = convolution.x(), &w = convolution.weight(), &y = convolution.result();
   if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 ||
@@ -75,53 +82,21 @@ std::optional<std::int64_t> best_tile(ir::Graph& graph, const ir::Extern& call, 
   const target::Costs& costs = graph.target().costs;
   double least = wanted ? std::numeric_limits<double>::infinity()
                         : seconds_of(costs, kDirect * pixels * pairs, kDirect * pairs, 0, 1);
-  std::optional<std::int64_t> best;
+  std::optional<Choice> best;
   for (const Transforms& t : winograd::all_transforms()) {
     if (wanted && *wanted != t.tile) continue;
+    const auto tiles = static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
+    const bool sliced = slices && tiles * both > 2 * pairs;
     // Where a last tile is not whole, each place in it is a loop of its own: with 16 places that tripled what
     // ResNet-50's free sizes take to compile, for 3 % of its speed.
     const auto whole = [&](Expr size) { return graph.env().statically_known_multiple_of(size, t.tile); };
-    if (!wanted && t.tile > 2 && !(whole(y.sizes[2]) && whole(y.sizes[3]))) continue;
-    const auto terms = static_cast<double>(t.terms()),
-               transformed = terms * static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
-    if (transformed * both * sizeof(float) > kMostBytes) continue;
-    const double seconds = seconds_of(costs, transformed * pairs, terms * pairs, transformed * both, 3);
-    if (seconds < least) least = seconds, best = t.tile;
+    if (!wanted && !sliced && t.tile > 2 && !(whole(y.sizes[2]) && whole(y.sizes[3]))) continue;
+    const auto terms = static_cast<double>(t.terms()), transformed = terms * tiles;
+    if (!sliced && transformed * both * sizeof(float) > kMostBytes) continue;
+    const double seconds = seconds_of(costs, transformed * pairs, terms * pairs, transformed * both, sliced ? 1 : 3);
+    if (seconds < least) least = seconds, best = Choice{t.tile, sliced};
   }
   return best && all_finite(*value) ? best : std::nullopt;
-}
-
-/// U[n * i + j, c, o] = (G g Gt)[i, j] for the window g of channels c and o, rounded once. Rows lie an odd number of
-/// cache lines apart: those a multiple of a page apart share few sets of the cache.
-Tensor transformed(const Tensor& weight, const Transforms& t) {
-  const Tensor dense = weight.contiguous();
-  const std::int64_t results = dense.sizes[0], channels = dense.sizes[1];
-  constexpr std::int64_t line = 64 / sizeof(float);
-  const std::int64_t step = ((results + line - 1) / line | 1) * line;
-  const auto n = static_cast<std::size_t>(t.square);
-  Tensor made{Storage::allocate(static_cast<std::size_t>(t.terms() * channels * step) * sizeof(float)),
-              DType::F32,
-              {t.terms(), channels, results},
-              {channels * step, step, 1},
-              0};
-  std::vector<std::array<double, kWindow>> g;
-  for (const auto& row : t.g) g.push_back({row[0].value(), row[1].value(), row[2].value()});
-  runtime::parallel_ranges(channels, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<std::array<double, kWindow>> half(n);  // G g
-    for (std::int64_t c = begin; c < end; ++c)
-      for (std::int64_t o = 0; o < results; ++o) {
-        const float* window = dense.data<float>() + (o * channels + c) * kWindow * kWindow;
-        float* to = made.data<float>() + c * step + o;
-        for (std::size_t i = 0; i < n; ++i)
-          for (std::size_t j = 0; j < kWindow; ++j)
-            half[i][j] = g[i][0] * double{window[j]} + g[i][1] * double{window[kWindow + j]} +
-                         g[i][2] * double{window[2 * kWindow + j]};
-        for (std::size_t i = 0; i < n; ++i)
-          for (std::size_t j = 0; j < n; ++j, to += channels * step)
-            *to = static_cast<float>(half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
-      }
-  });
-  return made;
 }
 
 /// Products of fractions and scalars, summed. Sums that two rows of a transform have in common up to their sign are
@@ -438,7 +413,7 @@ class Expansion {
     auto& made = weights_[{w.buffer, t.tile}];
     auto known = std::find_if(made.begin(), made.end(), [&](const auto& m) { return m.first == w; });
     if (known == made.end()) {
-      Tensor value = transformed(*constant_operand(graph_, w), t);
+      Tensor value = runtime::transformed_weight(*constant_operand(graph_, w), t);
       ir::Layout layout{DType::F32, graph_.buffer(w.buffer).layout.device, view.sizes, {}, true};
       layout.strides.assign(value.strides.begin(), value.strides.end());
       std::string name = graph_.buffer(w.buffer).name + ".winograd";
@@ -466,11 +441,12 @@ class Expansion {
 
 }  // namespace
 
-void choose_winograd(ir::Graph& graph, std::optional<std::int64_t> tile) {
+void choose_winograd(ir::Graph& graph, std::optional<std::int64_t> tile, bool slices) {
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
     if (!call || !library_ops::has(call->op, library_ops::Trait::Convolution)) continue;
-    if (const auto best = best_tile(graph, *call, tile)) ConvolutionCall(*call).choose_winograd(*best);
+    if (const auto best = best_choice(graph, *call, tile, slices))
+      ConvolutionCall(*call).choose_winograd(best->tile, best->slices);
   }
 }
 

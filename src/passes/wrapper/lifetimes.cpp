@@ -1,8 +1,10 @@
 #include "passes/wrapper/lifetimes.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/plan/arena_planner.h"
+#include "runtime/plan/output_rooms.h"
 #include "support/error.h"
 
 namespace coil::wrapper {
@@ -113,9 +115,10 @@ std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, 
   return std::nullopt;
 }
 
-/// The arena in which each buffer takes over the memory of another, or has its own.
-runtime::ArenaPlan packed(const Program& p, const std::vector<Lifetime>& life,
-                          const std::vector<std::optional<BufferId>>& from) {
+using Takeovers = std::vector<std::optional<BufferId>>;  ///< whose memory each buffer takes over, if any
+
+/// Blocks of memory, by their first owner, where each buffer takes over the memory of another, or has its own.
+std::vector<runtime::Interval> blocks_of(const Program& p, const std::vector<Lifetime>& life, const Takeovers& from) {
   std::vector<runtime::Interval> intervals(p.buffers.size());
   std::vector<BufferId> owner(p.buffers.size());
   // Whose memory a buffer takes over is born before it.
@@ -131,16 +134,82 @@ runtime::ArenaPlan packed(const Program& p, const std::vector<Lifetime>& life,
     if (owner[b] == b) i = {static_cast<std::uint64_t>(p.buffers[b].bytes.constant().value_or(0)), first, last};
     i.last = std::max(i.last, last);
   }
-  return runtime::plan_arena(intervals);
+  return intervals;
 }
 
-/// Whose memory each buffer takes over, if any. Two that are one block of memory leave the planner less choice of
-/// places: where all sizes are known and the arena is smaller without, none does.
-std::vector<std::optional<BufferId>> hand_overs(const Program& p, const std::vector<Lifetime>& life,
-                                                const std::vector<std::set<BufferId>>& born,
-                                                const std::set<BufferId>& of_sides) {
-  std::vector<std::optional<BufferId>> from(p.buffers.size());
-  const std::vector<std::optional<BufferId>> none = from;
+runtime::ArenaPlan packed(const Program& p, const std::vector<Lifetime>& life, const Takeovers& from) {
+  return runtime::plan_arena(blocks_of(p, life, from));
+}
+
+/// Takes back takeovers that keep values out of the memory of results (runtime/plan/output_rooms.h): a block that many
+/// buffers hold in turn is free in no step, and what holds it last could lie in a result that comes later. Each time
+/// the one without which least is left in the arena, where that is less by more than the runtime asks for, and the
+/// arena needs no more if nothing lies in results.
+class Loosening {
+ public:
+  Loosening(const Program& p, const std::vector<Lifetime>& life, Takeovers& from) : p_(p), life_(life), from_(from) {
+    for (BufferId b = 0; b < p.buffers.size(); ++b)
+      if (const Buffer& out = p.buffers[b]; out.kind == BufferKind::Output && life[b].first != SIZE_MAX)
+        rooms_.push_back({bytes(b), static_cast<std::uint32_t>(life[b].first)});
+  }
+
+  void run() {
+    constexpr int kMostTaken = 4;
+    if (std::ranges::none_of(rooms_, [](const runtime::OutputRoom& room) { return room.bytes >= kLeast; })) return;
+    Need now = need();
+    const std::uint64_t most = now.arena;
+    for (int k = 0; k < kMostTaken; ++k) {
+      std::optional<BufferId> best;
+      for (BufferId b : candidates()) {
+        const std::optional<BufferId> old = std::exchange(from_[b], std::nullopt);
+        const Need without = need();
+        if (without.arena <= most && without.beside_results + kLeast <= now.beside_results) now = without, best = b;
+        from_[b] = old;
+      }
+      if (!best) return;
+      from_[*best].reset();
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kLeast = 1 << 16;  ///< bytes that are worth it
+  struct Need {
+    std::uint64_t arena, beside_results;
+  };
+
+  std::uint64_t bytes(BufferId b) const {
+    return static_cast<std::uint64_t>(p_.buffers[b].bytes.constant().value_or(0));
+  }
+
+  Need need() const {
+    const std::vector<runtime::Interval> blocks = blocks_of(p_, life_, from_);
+    const std::uint64_t arena = runtime::plan_arena(blocks, runtime::ArenaEffort::Call).peak;
+    return {arena, runtime::plan_output_rooms(blocks, rooms_, arena).arena};
+  }
+
+  /// The last takeovers of large blocks.
+  std::vector<BufferId> candidates() const {
+    constexpr std::size_t kMost = 32;
+    std::vector<BufferId> found;
+    for (BufferId b = 0; b < from_.size(); ++b)
+      if (from_[b] && bytes(b) >= kLeast) found.push_back(b);
+    std::ranges::stable_sort(found, std::greater<>(), [&](BufferId b) { return life_[b].first; });
+    if (found.size() > kMost) found.resize(kMost);
+    return found;
+  }
+
+  const Program& p_;
+  const std::vector<Lifetime>& life_;
+  Takeovers& from_;
+  std::vector<runtime::OutputRoom> rooms_;
+};
+
+/// Two that are one block of memory leave the planner less choice of places: where all sizes are known and the arena is
+/// smaller without, no buffer takes over another's memory, or some do not.
+Takeovers hand_overs(const Program& p, const std::vector<Lifetime>& life, const std::vector<std::set<BufferId>>& born,
+                     const std::set<BufferId>& of_sides) {
+  Takeovers from(p.buffers.size());
+  const Takeovers none = from;
   for (std::size_t k = 0; k < p.lines.size(); ++k) {
     const auto* call = std::get_if<CallKernel>(&p.lines[k]);
     if (!call) continue;
@@ -153,7 +222,9 @@ std::vector<std::optional<BufferId>> hand_overs(const Program& p, const std::vec
   }
   if (from == none || std::ranges::any_of(p.buffers, [](const Buffer& b) { return !b.bytes.constant(); })) return from;
   const runtime::ArenaPlan with = packed(p, life, from);
-  return with.peak - with.least > with.least / 256 && packed(p, life, none).peak < with.peak ? none : from;
+  if (with.peak - with.least > with.least / 256 && packed(p, life, none).peak < with.peak) return none;
+  if (p.device.is_host() && p.others.empty()) Loosening(p, life, from).run();
+  return from;
 }
 
 }  // namespace
@@ -193,7 +264,7 @@ void plan_lifetimes(Program& p) {
   for (const Output& o : p.outputs)
     if (auto* v = std::get_if<View>(&o.value)) life[v->buffer].last = p.lines.size();
 
-  const std::vector<std::optional<BufferId>> from = hand_overs(p, life, born, of_sides);
+  const Takeovers from = hand_overs(p, life, born, of_sides);
   std::vector<Line> lines;
   for (std::size_t k = 0; k < p.lines.size(); ++k) {
     for (BufferId b : born[k]) {

@@ -8,6 +8,7 @@
 #include "runtime/ops/panel/convolution.h"
 #include "runtime/ops/panel/few_results.h"
 #include "runtime/ops/panel/windows.h"
+#include "runtime/ops/panel/winograd.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -86,6 +87,7 @@ std::unique_ptr<PreparedCall> make_call_of_all(const ConvolutionProblem& problem
   if (auto call = panels::make_convolution(problem)) return call;
   if (auto call = panels::make_few_results(problem)) return call;
   if (auto call = panels::make_windows(problem)) return call;
+  if (auto call = panels::make_winograd(problem)) return call;
   if (auto call = onednn::make_convolution(problem)) return call;
   return make_plain_convolution(problem);
 }
@@ -137,6 +139,7 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
   p.groups = given.groups();
   p.transposed = given.transposed();
   p.tf32 = given.tf32();
+  p.winograd_tile = given.winograd_slices();
   p.post = given.post();
   check(p);
   p.first_operand = given.first_post_operand();

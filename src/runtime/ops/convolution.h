@@ -20,7 +20,8 @@ struct ConvolutionProblem {
   std::int64_t groups = 1;
   std::int64_t images = 1;  ///< where each is computed by itself (batch_invariant): how many; x and y then have one
   bool transposed = false;
-  bool tf32 = false;  ///< on CUDA: may round f32 operands to TF32
+  bool tf32 = false;                          ///< on CUDA: may round f32 operands to TF32
+  std::optional<std::int64_t> winograd_tile;  ///< that the weight is to be packed for (runtime/ops/panel/winograd.h)
 
   std::size_t spatial() const { return x.sizes.size() - 2; }
   std::int64_t kernel(std::size_t d) const { return weight.sizes[d + 2]; }

@@ -6,6 +6,7 @@
 #include "runtime/ops/panel/few_results.h"
 #include "runtime/ops/panel/gemm.h"
 #include "runtime/ops/panel/windows.h"
+#include "runtime/ops/panel/winograd.h"
 
 namespace coil::runtime {
 
@@ -23,7 +24,8 @@ std::optional<Packed> pack_operand(std::string_view op, const Attributes& attrib
   }
   if (op == "convolution") {
     const ConvolutionProblem problem = convolution_problem(attributes, inputs, outputs);
-    auto packed = panels::pack_convolution(problem, value, isa);
+    auto packed = panels::pack_winograd(problem, value, isa);
+    if (!packed) packed = panels::pack_convolution(problem, value, isa);
     if (!packed) packed = panels::pack_few_results(problem, value, isa);
     if (!packed) packed = panels::pack_windows(problem, value, isa);
     return packed ? std::move(packed) : onednn::pack_convolution(problem, value);

@@ -44,6 +44,18 @@ void ConvolutionCall::divide_among_threads(std::int64_t parts, std::int64_t mult
   pointers_.resize(staging_.operands());
 }
 
+Staging::Operand ConvolutionCall::operand_in_lines(const BoundView& given, std::size_t index, Post& made,
+                                                   std::int64_t y_step) {
+  if (!is_of_channels(given)) {
+    made.operand_step = y_step;
+    return input(index, given, channels_last(DType::F32, given.sizes));
+  }
+  made.one_column = given.strides[1] == 0;
+  if (made.one_column || given.strides[1] == 1 || given.sizes[1] == 1) return staging_.input(index);
+  return staging_.input(index, {DType::F32, {given.sizes[1]}, {given.strides[1]}},
+                        dense_view(DType::F32, {given.sizes[1]}));
+}
+
 Staging::Operand ConvolutionCall::input(std::size_t index, const BoundView& given, const BoundView& form) {
   if (same_layout(form.sizes, given.strides, form.strides)) return staging_.input(index);
   return staging_.input(index, given, form);

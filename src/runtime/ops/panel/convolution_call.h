@@ -1,6 +1,7 @@
 // What convolutions in f32 by loops of Coil's own share: operands in the layouts that they read, post-operations, and
 // threads with scratch memory of their own.
 #pragma once
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -9,6 +10,22 @@
 #include "runtime/ops/panel/window_phases.h"
 
 namespace coil::runtime::panels {
+
+/// Cache lines of a panel that strips ask for, evenly.
+struct Ahead {
+  const char* at;
+  std::int64_t left, rate;
+  Ahead(const float* from, std::int64_t floats, std::int64_t turns)
+      : at(reinterpret_cast<const char*>(from)), left(floats / 16), rate((left + turns - 1) / turns) {}
+  void give(Strip& s) {
+    if (left <= 0) return;
+    s.ahead = at;
+    s.lines = static_cast<int>(rate);
+    const std::int64_t fetched = rate * std::max<std::int64_t>(1, s.k / 4);
+    at += fetched * 64;
+    left -= fetched;
+  }
+};
 
 class ConvolutionCall : public PreparedCall {
  public:
@@ -28,6 +45,9 @@ class ConvolutionCall : public PreparedCall {
   /// Parts of the work from `begin` to `end`, by one thread.
   virtual void run_parts(std::int64_t begin, std::int64_t end, float* scratch) const = 0;
 
+  /// A post-operation's operand for results that lie channels-last, `y_step` apart: one value for each channel, or one
+  /// for all, or as many as y has.
+  Staging::Operand operand_in_lines(const BoundView& given, std::size_t index, Post& made, std::int64_t y_step);
   /// As it lies where that is in `form`, else a copy.
   Staging::Operand input(std::size_t index, const BoundView& given, const BoundView& form);
   template <class T>

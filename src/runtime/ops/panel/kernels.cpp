@@ -95,7 +95,7 @@ void multiply_rows(const Strip& s) {
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) {
     COIL_UNROLL
-    for (int v = 0; v < kCount; ++v) sum[r][v] = s.add ? load<Vector>(s.sum + r * kWidth + v * kLanes) : Vector{};
+    for (int v = 0; v < kCount; ++v) sum[r][v] = s.add ? load<Vector>(s.sum + r * s.sum_step + v * kLanes) : Vector{};
   }
   const float* panel = s.panel;
   const float* a[kRows];
@@ -125,7 +125,7 @@ void multiply_rows(const Strip& s) {
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) {
     COIL_UNROLL
-    for (int v = 0; v < kCount; ++v) std::memcpy(s.sum + r * kWidth + v * kLanes, &sum[r][v], sizeof(Vector));
+    for (int v = 0; v < kCount; ++v) std::memcpy(s.sum + r * s.sum_step + v * kLanes, &sum[r][v], sizeof(Vector));
   }
 }
 

@@ -19,7 +19,8 @@ struct Strip {
   const float* panel = nullptr;  ///< [k, panel_step]
   std::int64_t panel_step = 0;
   std::int64_t k = 0;
-  float* sum = nullptr;         ///< [rows, width]
+  float* sum = nullptr;         ///< [rows, the panel's columns]
+  std::int64_t sum_step = 64;   ///< from one row to the next: the width of the widest panel
   bool add = false;             ///< to what `sum` holds
   int vectors = 1;              ///< of the panel's columns that are multiplied
   int rows = 1;                 ///< at most Kernels::rows of so many vectors

@@ -72,16 +72,8 @@ class Windows : public ConvolutionCall {
   }
 
  private:
-  /// Its values are one for each channel, or one for all, or as many as y has.
   Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) override {
-    if (!is_of_channels(given)) {
-      made.operand_step = y_channels_;
-      return input(index, given, channels_last(DType::F32, given.sizes));
-    }
-    made.one_column = given.strides[1] == 0;
-    if (made.one_column || given.strides[1] == 1 || given.sizes[1] == 1) return staging_.input(index);
-    return staging_.input(index, {DType::F32, {given.sizes[1]}, {given.strides[1]}},
-                          dense_view(DType::F32, {given.sizes[1]}));
+    return operand_in_lines(given, index, made, y_channels_);
   }
 
   void describe_jobs() {
@@ -289,22 +281,6 @@ class Windows : public ConvolutionCall {
       from = to;
     } while (from < job.depth);
   }
-
-  /// Cache lines of a panel that strips ask for, evenly.
-  struct Ahead {
-    const char* at;
-    std::int64_t left, rate;
-    Ahead(const float* from, std::int64_t floats, std::int64_t turns)
-        : at(reinterpret_cast<const char*>(from)), left(floats / 16), rate((left + turns - 1) / turns) {}
-    void give(Strip& s) {
-      if (left <= 0) return;
-      s.ahead = at;
-      s.lines = static_cast<int>(rate);
-      const std::int64_t fetched = rate * std::max<std::int64_t>(1, s.k / 4);
-      at += fetched * 64;
-      left -= fetched;
-    }
-  };
 
   /// Whether results follow one another in y.
   static bool even(const Job& job) {
