@@ -72,16 +72,8 @@ class Windows : public ConvolutionCall {
   }
 
  private:
-  /// Its values are one for each channel, or one for all, or as many as y has.
   Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) override {
-    if (!is_of_channels(given)) {
-      made.operand_step = y_channels_;
-      return input(index, given, channels_last(DType::F32, given.sizes));
-    }
-    made.one_column = given.strides[1] == 0;
-    if (made.one_column || given.strides[1] == 1 || given.sizes[1] == 1) return staging_.input(index);
-    return staging_.input(index, {DType::F32, {given.sizes[1]}, {given.strides[1]}},
-                          dense_view(DType::F32, {given.sizes[1]}));
+    return operand_by_rows(given, index, made, y_channels_);
   }
 
   void describe_jobs() {
