@@ -1,7 +1,7 @@
 # Positions that a weight goes into are computed with it; those alone stay where they are read.
 # RUN: coil opt --pass fold-constants %s | FileCheck %s
 graph():
-    %w : f32[256] = get_attr[target=w]
+    %w : f32[256, 256] = get_attr[target=w]
     %x : f32[256, 256] = placeholder[target=x]
     %places : f32[256, 1] = call_function[target=aten.full.default](args = ([256, 1], 2.0), kwargs = {})
     %angles : f32[256, 256] = call_function[target=aten.mul.Tensor](args = (%places, %w), kwargs = {})
