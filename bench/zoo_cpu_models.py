@@ -1,5 +1,6 @@
 """The models of `zoo_cpu.py`: published configurations of `transformers`, some of them with fewer layers so that a call
-takes well under a second on two cores, and networks written here and in `zoo_cpu_networks.py`, all with random weights.
+takes well under a second on two cores, and networks written here, in `zoo_cpu_networks.py` and in
+`zoo_cpu_programs.py`, all with random weights.
 """
 
 import torch
@@ -7,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from zoo_cpu_networks import NETWORKS
+from zoo_cpu_programs import PROGRAMS
 from zoo_models import (
     DiffusionUNet,
     Entry,
@@ -483,4 +485,5 @@ MODELS = {
         lambda: DiffusionUNet(32), lambda n: (torch.randn(n, 3, 32, 32), torch.rand(n) * 1000), large=4
     ),
     **NETWORKS,
+    **PROGRAMS,
 }

@@ -311,9 +311,9 @@ class GraphAttention(nn.Module):
         source, target = edges[0], edges[1]
         score = (h * self.sources[k]).sum(-1)[source] + (h * self.targets[k]).sum(-1)[target]
         score = F.leaky_relu(score, 0.2)
-        top = torch.full((nodes, self.heads), -1e30).scatter_reduce(0, target[:, None].expand_as(score), score, "amax")
+        top = score.new_full(score.shape, -1e30).scatter_reduce(0, target[:, None].expand_as(score), score, "amax")
         weight = torch.exp(score - top[target])
-        total = torch.zeros(nodes, self.heads).index_add(0, target, weight)
+        total = torch.zeros_like(top).index_add(0, target, weight)
         weight = weight / (total[target] + 1e-16)
         return torch.zeros_like(h).index_add(0, target, h[source] * weight[..., None])
 

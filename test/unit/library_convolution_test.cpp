@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/device/threads.h"
+#include "runtime/ops/panel/depthwise.h"
 #include "runtime/ops/panel/few_results.h"
 #include "runtime/ops/panel/windows.h"
 #include "runtime_calls.h"
@@ -252,6 +253,43 @@ TEST(Convolution, OwnFormsAgreeWithTheDefinition) {
     few += packed.has_value();
   }
   EXPECT_EQ(few, 5U);
+}
+
+TEST(Convolution, DepthwiseLoopsAgreeWithTheDefinition) {
+  if (!machine_runs("avx512")) GTEST_SKIP() << "these loops are for AVX-512";
+  const std::vector<Case> all = {
+      {"part of a vector", {2, 5, 7, 9}, {5, 1, 3, 3}, {1, 1}, {1, 1}, {1, 1}, 5},
+      {"several panels, stride", {1, 83, 9, 41}, {83, 1, 3, 5}, {2, 3}, {1, 2}, {1, 1}, 83},
+      {"dilated signal, far padding", {2, 32, 75}, {32, 1, 3}, {1}, {16}, {16}, 32},
+      {"padding beyond the input", {1, 16, 3}, {16, 1, 5}, {1}, {8}, {4}, 16},
+      {"volume", {1, 18, 4, 5, 6}, {18, 1, 3, 2, 3}, {1, 2, 1}, {1, 0, 1}, {1, 1, 2}, 18},
+  };
+  for (const Case& c : all) {
+    Operands in;
+    in.add(channels_last(c.x, DType::F32));
+    in.add(dense_view(DType::F32, c.weight));
+    const V y = channels_last(result_sizes(c), DType::F32);
+    const ConvolutionProblem problem = convolution_problem(attributes_of(c), in.views, std::span(&y, 1));
+    const auto packed = panels::pack_any_depthwise(problem, in.tensors[1], machine_isa());
+    ASSERT_TRUE(packed) << c.name;
+    expect_form_agrees(c, *packed, in);
+  }
+}
+
+TEST(Convolution, DepthwiseLoopsAreTakenWhereOneDnnHasNoneForGroupsOfOneChannel) {
+  if (!machine_runs("avx512") || !machine_isa().starts_with("avx512")) GTEST_SKIP() << "these loops are for AVX-512";
+  Operands in;
+  in.add(channels_last({2, 64, 200}, DType::F32));
+  in.add(dense_view(DType::F32, {64, 1, 3}));
+  const V y = channels_last({2, 64, 200}, DType::F32);
+  const auto is_own = [&](std::int64_t dilation) {
+    const Attributes attributes = {{"groups", 64}, {"padding", Sizes{dilation}}, {"dilation", Sizes{dilation}}};
+    const auto packed =
+        pack_operand("convolution", attributes, in.views, std::span(&y, 1), 1, in.tensors[1], machine_isa());
+    return packed && std::get<std::string>(packed->attributes.at("packed_desc")).starts_with("depthwise");
+  };
+  EXPECT_FALSE(is_own(1));
+  EXPECT_TRUE(is_own(16));
 }
 
 TEST(Convolution, WindowsAreTakenWhereOneDnnHasNoKernel) {

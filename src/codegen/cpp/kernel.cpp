@@ -21,8 +21,9 @@ constexpr std::size_t kSmallText = 100;          // the same, where each conditi
 constexpr std::size_t kConditions = 32;          // conditions worth one test
 constexpr std::int64_t kStrip = 1024;            // most columns that a reduction over rows takes at once
 constexpr std::int64_t kFewRows = 16;            // rows that a strip is not worth
-constexpr std::int64_t kFewPoints = 4;           // parallel points that strips should leave
-constexpr std::int64_t kShortRow = 2 << 10;      // bytes of a row that the processor's own fetching ahead is enough for
+constexpr std::int64_t kRowsOfPart = 128;    // rows of a strip that are added up before their sum is added to a total
+constexpr std::int64_t kFewPoints = 4;       // parallel points that strips should leave
+constexpr std::int64_t kShortRow = 2 << 10;  // bytes of a row that the processor's own fetching ahead is enough for
 // Bytes of a row of which the nearest cache holds two and what is made of them.
 constexpr std::int64_t kNearRow = 8 << 10;
 constexpr std::int64_t kFarRow = 512 << 10;  // bytes of a row of which the next cache holds two
@@ -38,6 +39,7 @@ Kernel Printer::print() {
   choose_tile();
   decode_point();
   if (outer_vector() && !strip_) {
+    gather_rows();
     vector_loop(nest_.outer.back(), "v0", "v1", [&] { tile_loop(); });
   } else {
     levels();
@@ -104,6 +106,7 @@ void Printer::decode_point() {
     if (strip_ ? size && *size <= strip_
                : env().hint_or(others, 1) >= 64 || env().hint_or(v.size, kBlockElements * 4) <= 256) {
       line(fmt::format("const i64 v0 = 0, v1 = {};", text(v.size)));
+      whole_row_ = true;
       point_elements_ = env().hint_or(v.size, kBlockElements);
     } else {
       const std::int64_t block = strip_ ? strip_ : nest_.inner.empty() ? kBlockElements : 4 * lanes_;
@@ -214,54 +217,67 @@ void Printer::inner_loops(std::size_t d, const std::vector<Scalar>& nodes, const
 }
 
 void Printer::last_loop(const LoopDim& dim, const std::vector<Statement*>& statements) {
+  if (strip_) return rows_of_strip(dim, statements);
   const std::string r(dim.var.name()), size = text(dim.size);
   const auto constant = dim.size.constant();
   auto one = [&] { point(statements); };
-  /// `n` steps of the loop at once, each with accumulators of its own (vectors) or with the strip's.
-  auto together = [&](const std::string& step) {
-    for (int k = 0; k < copies_; ++k) {
-      copy_ = strip_ ? 0 : k;
-      line("{");
-      ++indent_;
-      line(fmt::format("const i64 {0} = {0}_0 + {1};", r, k ? fmt::format("{}{}", k, step) : "0"));
-      --indent_;
-      in_scope(one);
-      line("}");
-    }
-    copy_ = 0;
-  };
-  if (inner_vector()) {
-    if (copies_ > 1 && (!constant || *constant >= copies_ * lanes_)) {
-      line(fmt::format("i64 {}_0 = 0;", r));
-      line(fmt::format("for (; {0}_0 + {1} * COIL_L <= {2}; {0}_0 += {1} * COIL_L) {{", r, copies_, size));
-      in_scope([&] { together(" * COIL_L"); });
-      line("}");
-      if (constant && *constant % (copies_ * lanes_) == 0) return;
-      return vector_loop(dim, r + "_0", size, one);
-    }
-    return vector_loop(dim, "0", size, one);
+  if (copies_ == 1 || (constant && *constant < copies_ * lanes_)) return vector_loop(dim, "0", size, one);
+  line(fmt::format("i64 {}_0 = 0;", r));
+  line(fmt::format("for (; {0}_0 + {1} * COIL_L <= {2}; {0}_0 += {1} * COIL_L) {{", r, copies_, size));
+  in_scope([&] { points_together(r, " * COIL_L", statements); });
+  line("}");
+  if (constant && *constant % (copies_ * lanes_) == 0) return;
+  vector_loop(dim, r + "_0", size, one);
+}
+
+void Printer::points_together(const std::string& r, const std::string& step,
+                              const std::vector<Statement*>& statements) {
+  for (int k = 0; k < copies_; ++k) {
+    copy_ = strip_ ? 0 : k;
+    line("{");
+    ++indent_;
+    line(fmt::format("const i64 {0} = {0}_0 + {1};", r, k ? fmt::format("{}{}", k, step) : "0"));
+    --indent_;
+    in_scope([&] { point(statements); });
+    line("}");
   }
+  copy_ = 0;
+}
+
+void Printer::rows_of_strip(const LoopDim& dim, const std::vector<Statement*>& statements) {
+  const std::string r(dim.var.name()), size = text(dim.size);
+  const auto constant = dim.size.constant();
   const LoopDim& v = nest_.outer.back();
   auto strip = [&](auto body) {
     vector_loop(v, "v0", "v1", [&] {
       for (const Statement* s : statements)
-        if (s->role != Role::Inner) load_accumulator(*s);
+        if (s->role != Role::Inner) load_accumulator(*s, 'A');
       body();
       for (const Statement* s : statements)
-        if (s->role != Role::Inner) save_accumulator(*s);
+        if (s->role != Role::Inner) save_accumulator(*s, 'A');
     });
   };
-  if (copies_ > 1) {
-    line(fmt::format("i64 {}_0 = 0;", r));
-    line(fmt::format("for (; {0}_0 + {1} <= {2}; {0}_0 += {1}) {{", r, copies_, size));
-    in_scope([&] { strip([&] { together(""); }); });
+  auto rows = [&](const std::string& from, const std::string& to) {
+    if (copies_ > 1) {
+      line(fmt::format("i64 {}_0 = {};", r, from));
+      line(fmt::format("for (; {0}_0 + {1} <= {2}; {0}_0 += {1}) {{", r, copies_, to));
+      in_scope([&] { strip([&] { points_together(r, "", statements); }); });
+      line("}");
+      if (constant && *constant % copies_ == 0) return;
+      line(fmt::format("for (i64 {0} = {0}_0; {0} < {1}; ++{0}) {{", r, to));
+    } else {
+      line(fmt::format("for (i64 {0} = {1}; {0} < {2}; ++{0}) {{", r, from, to));
+    }
+    in_scope([&] { strip([&] { point(statements); }); });
     line("}");
-    if (constant && *constant % copies_ == 0) return;
-    line(fmt::format("for (i64 {0} = {0}_0; {0} < {1}; ++{0}) {{", r, size));
-  } else {
-    line(fmt::format("for (i64 {0} = 0; {0} < {1}; ++{0}) {{", r, size));
-  }
-  in_scope([&] { strip(one); });
+  };
+  if (!totals_) return rows("0", size);
+  line(fmt::format("for (i64 {0}_b = 0; {0}_b < {1}; {0}_b += {2}) {{", r, size, kRowsOfPart));
+  in_scope([&] {
+    line(fmt::format("const i64 {0}_e = {0}_b + {1} < {2} ? {0}_b + {1} : {2};", r, kRowsOfPart, size));
+    rows(r + "_b", r + "_e");
+    add_to_totals(statements);
+  });
   line("}");
 }
 
@@ -452,6 +468,53 @@ void Printer::strip_row(const std::string& name, DType register_type) {
   head_ += fmt::format("  alignas(64) {} {}[{}];\n", storage_type(register_type), name, strip_ + lanes_);
 }
 
+bool Printer::is_sum(const Statement& s) {
+  return s.role == Role::Reduce && kind_of(s) == ReductionKind::Sum && is_floating(s.body->dtype);
+}
+
+bool Printer::has_long_sums(const std::vector<Statement*>& statements) {
+  const auto rows = nest_.inner.back().size.constant();
+  return (!rows || *rows >= 2 * kRowsOfPart) &&
+         std::ranges::any_of(statements, [](const Statement* s) { return is_sum(*s); });
+}
+
+void Printer::add_to_totals(const std::vector<Statement*>& statements) {
+  line(fmt::format("for (i64 {0} = v0; {0} < v1; {0} += COIL_L) {{", nest_.outer.back().var.name()));
+  in_scope([&] {
+    for (const Statement* s : statements) {
+      if (!is_sum(*s)) continue;
+      const std::string t(short_name(s->body->dtype)), total = fmt::format("T{} + {}", accumulator(*s), in_strip()),
+                                                       part = fmt::format("A{} + {}", accumulator(*s), in_strip());
+      line(fmt::format("c_store_{0}({1}, c_add(c_load_{0}v({1}), c_load_{0}v({2})));", t, total, part));
+      line(fmt::format("c_store_{0}({1}, c_splat_{0}v({2}));", t, part, start_of(*s)));
+    }
+  });
+  line("}");
+}
+
+void Printer::start_strip(const std::vector<Statement*>& statements) {
+  totals_ = has_long_sums(statements);
+  std::vector<const Statement*> accumulate;
+  for (const Statement* s : statements)
+    if (s->role != Role::Inner) accumulate.push_back(s);
+  for (const Statement* s : accumulate) {
+    strip_row("A" + accumulator(*s), s->body->dtype);
+    if (totals_ && is_sum(*s)) strip_row("T" + accumulator(*s), s->body->dtype);
+    if (s->role == Role::Reduce && is_arg(kind_of(*s))) strip_row("A" + accumulator(*s) + "p", position_type(*s));
+  }
+  if (accumulate.empty()) return;
+  // Rows have room for a last whole vector.
+  line(fmt::format("for (i64 {0} = v0; {0} < v1; {0} += COIL_L) {{", nest_.outer.back().var.name()));
+  in_scope([&] {
+    for (const Statement* s : accumulate) {
+      declare_accumulator(*s);
+      save_accumulator(*s, 'A');
+      if (totals_ && is_sum(*s)) save_accumulator(*s, 'T');
+    }
+  });
+  line("}");
+}
+
 void Printer::strip_level() {
   const LoopDim& v = nest_.outer.back();
   std::vector<Statement*> statements;
@@ -459,22 +522,7 @@ void Printer::strip_level() {
     if (s.level == level_ && s.role != Role::Outer) statements.push_back(&s);
   copies_ = accumulators_for(statements);
   in_loop_ = true;
-  auto whole_rows = [&](auto body) {  // rows have room for a last whole vector
-    line(fmt::format("for (i64 {0} = v0; {0} < v1; {0} += COIL_L) {{", v.var.name()));
-    in_scope(body);
-    line("}");
-  };
-  std::vector<const Statement*> accumulate;
-  for (const Statement* s : statements)
-    if (s->role != Role::Inner) accumulate.push_back(s);
-  for (const Statement* s : accumulate) {
-    strip_row("A" + accumulator(*s), s->body->dtype);
-    if (s->role == Role::Reduce && is_arg(kind_of(*s))) strip_row("A" + accumulator(*s) + "p", position_type(*s));
-  }
-  if (!accumulate.empty())
-    whole_rows([&] {
-      for (const Statement* s : accumulate) declare_accumulator(*s), save_accumulator(*s);
-    });
+  start_strip(statements);
   if (!statements.empty()) {
     line("{");
     in_scope([&] { inner_loops(0, {}, statements); });
@@ -497,7 +545,7 @@ void Printer::strip_level() {
   ++indent_;
   vector_loop(v, "v0", "v1", [&] {
     for (const Statement* s : statements)
-      if (s->role == Role::Reduce) load_accumulator(*s), finish_reduction(*s);
+      if (s->role == Role::Reduce) load_accumulator(*s, totals_ && is_sum(*s) ? 'T' : 'A'), finish_reduction(*s);
     for (const Statement& s : nest_.statements)
       if (s.level == level_ && s.role == Role::Outer) outer_statement(s);
     for (const auto& [b, row] : kept)

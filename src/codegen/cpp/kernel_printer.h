@@ -131,6 +131,9 @@ class Printer {
   void inner_loops(std::size_t d, const std::vector<Scalar>& nodes, const std::vector<Statement*>& statements);
   /// The last inner loop: by vectors with several accumulators, by strips, or one point at a time.
   void last_loop(const LoopDim& dim, const std::vector<Statement*>& statements);
+  /// `copies_` points of the loop over `r` at once, each with accumulators of its own (vectors) or with the strip's.
+  void points_together(const std::string& r, const std::string& step, const std::vector<Statement*>& statements);
+  void rows_of_strip(const LoopDim& dim, const std::vector<Statement*>& statements);
   void point(const std::vector<Statement*>& statements);
   /// Rows that the first level of the next point reads from memory: fetched while the second level of this one
   /// computes, when memory would stand idle.
@@ -150,12 +153,25 @@ class Printer {
   }
   Scalar assume(Scalar body);
 
+  /// Whether a load is lane by lane, and each row of the vector dimension reads the same by it.
+  bool repeats_with_rows(Scalar load);
+  /// Rows of what such loads read, made before the vector loop where they are not there already.
+  void gather_rows();
+  void gather_row(Scalar load, std::int64_t size);
+
   // A reduction over leading dimensions goes through its rows with a strip of accumulators in the nearest cache:
   // `strip_` elements of the vector dimension at a time.
   void choose_strip();
   void strip_level();
-  void load_accumulator(const Statement&);
-  void save_accumulator(const Statement&);
+  void start_strip(const std::vector<Statement*>& statements);
+  /// `row` is A, the strip's accumulators, or T, totals of sums.
+  void load_accumulator(const Statement&, char row);
+  void save_accumulator(const Statement&, char row);
+  static bool is_sum(const Statement&);
+  /// A sum over many rows is that of parts of a fixed number of rows: one running sum of n numbers that are about equal
+  /// is wrong by n roundings.
+  bool has_long_sums(const std::vector<Statement*>& statements);
+  void add_to_totals(const std::vector<Statement*>& statements);
   std::string in_strip() const { return fmt::format("({} - v0)", nest_.outer.back().var.name()); }
   void strip_row(const std::string& name, DType register_type);
 
@@ -271,11 +287,14 @@ class Printer {
   std::unordered_map<BufferId, Local> locals_;
   std::unordered_map<Scalar, Local> names_, raw_;
   std::unordered_map<Scalar, std::string> windows_;
+  std::unordered_map<Scalar, std::string> gathered_;  // rows of what is the same for each row of the vector dimension
   std::unordered_map<Scalar, std::string> random_rows_;  // what a random value's neighbours are kept in
   std::unordered_map<Scalar, std::string> transposed_;   // row of a block of transposed vectors
   std::unordered_set<Expr> assumed_;
   std::unordered_set<Scalar> coarse_;
   std::int64_t strip_ = 0, tile_ = 0;
+  bool totals_ = false;                           // sums of this level are made in parts
+  bool whole_row_ = false;                        // a parallel point takes the whole vector dimension
   std::map<BufferId, std::string> strip_values_;  // made by a finished level of a strip: rows on the stack
   struct NextRow {
     Scalar load;

@@ -89,17 +89,17 @@ void Printer::declare(DType d, const std::string& variable, const std::string& s
     line(fmt::format("{} {} = {};", scalar_type(d), variable, start));
 }
 
-void Printer::load_accumulator(const Statement& s) {
+void Printer::load_accumulator(const Statement& s, char row) {
   auto from = [&](DType d, const std::string& a) {
-    line(fmt::format("{} {} = c_load_{}v(A{} + {});", vector_type(d), a, short_name(d), a, in_strip()));
+    line(fmt::format("{} {} = c_load_{}v({}{} + {});", vector_type(d), a, short_name(d), row, a, in_strip()));
   };
   from(s.body->dtype, accumulator(s));
   if (s.role == Role::Reduce && is_arg(kind_of(s))) from(position_type(s), accumulator(s) + "p");
 }
 
-void Printer::save_accumulator(const Statement& s) {
+void Printer::save_accumulator(const Statement& s, char row) {
   auto to = [&](DType d, const std::string& a) {
-    line(fmt::format("c_store_{}(A{} + {}, {});", short_name(d), a, in_strip(), a));
+    line(fmt::format("c_store_{}({}{} + {}, {});", short_name(d), row, a, in_strip(), a));
   };
   to(s.body->dtype, accumulator(s));
   if (s.role == Role::Reduce && is_arg(kind_of(s))) to(position_type(s), accumulator(s) + "p");

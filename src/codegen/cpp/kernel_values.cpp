@@ -180,6 +180,8 @@ Printer::Local Printer::load(Scalar n) {
 Printer::Local Printer::raw_load(Scalar n) {
   if (auto it = raw_.find(n); it != raw_.end()) return it->second;
   if (auto it = transposed_.find(n); it != transposed_.end()) return {it->second, true};
+  if (auto it = gathered_.find(n); it != gathered_.end())
+    return {whole_vector("f32", fmt::format("{} + {}", it->second, vector_->name()), 1), true};
   const DType reg = n->dtype;
   const std::string dtype(short_name(graph_.buffer(n->buffer).layout.dtype)), p = pointer(n->buffer, false);
   std::vector<Local> args;

@@ -1,5 +1,7 @@
 #include "passes/graph/fold_constants.h"
 
+#include <unordered_set>
+
 #include "support/error.h"
 
 namespace coil {
@@ -40,14 +42,16 @@ class Finder {
     for (Node* n = module_.graph.first(); n; n = n->next()) {
       if (n->opcode == Opcode::GetAttr && module_.is_constant(n->target))
         work_[n] = 0;
-      else if (n->opcode == Opcode::CallFunction && follows(n))
+      else if (n->opcode == Opcode::CallFunction && follows(n)) {
         work_[n] = work_of(n);
+        if (!follows_from_attributes(n)) generated_.insert(n);
+      }
     }
     std::int64_t budget = 0, saved = 0;
     for (const auto& [name, t] : module_.attributes) budget += static_cast<std::int64_t>(t.storage.bytes);
     for (Node* n = module_.graph.first(); n; n = n->next()) {
       auto work = work_.find(n);
-      if (work == work_.end() || work->second == 0 || !n->is_tensor() || is_view(n)) continue;
+      if (work == work_.end() || work->second == 0 || generated_.contains(n) || !n->is_tensor() || is_view(n)) continue;
       const bool leaves = std::any_of(n->users().begin(), n->users().end(),
                                       [&](const Node* u) { return !work_.contains(u) || is_view(u); });
       const std::int64_t bytes = *elements(n->meta.value) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
@@ -59,14 +63,22 @@ class Finder {
     if (saved < min_work_) chosen_.clear();
   }
 
-  /// Whether a call gives the same tensor each time: it reads constants (at least one), draws nothing, its sizes are
-  /// known, and no host is needed for it.
+  /// Whether a call gives the same tensor each time: it reads constants or nothing, draws nothing, its sizes are known,
+  /// and no host is needed for it.
   bool follows(const Node* n) const {
     if (!is_item(n) && !repeats(n)) return false;
-    bool reads = false, constant = true;
+    bool constant = true;
     for (const ops::Value& arg : n->args)
-      ops::for_each_node(arg, [&](const Node* x) { reads = true, constant = constant && work_.contains(x); });
-    return reads && constant;
+      ops::for_each_node(arg, [&](const Node* x) { constant = constant && work_.contains(x); });
+    return constant;
+  }
+
+  /// Whether any of it does: positions, masks and fills alone are computed where they are read.
+  bool follows_from_attributes(const Node* n) const {
+    bool follows = false;
+    for (const ops::Value& arg : n->args)
+      ops::for_each_node(arg, [&](const Node* x) { follows = follows || !generated_.contains(x); });
+    return follows;
   }
 
   bool repeats(const Node* n) const {
@@ -85,6 +97,7 @@ class Finder {
   const IsLowered& is_lowered_;
   std::int64_t min_work_;
   std::unordered_map<const Node*, std::int64_t> work_;  // of nodes that are constant: elements computed for them
+  std::unordered_set<const Node*> generated_;           // of those, the ones that no attribute went into
   std::vector<Node*> chosen_;
 };
 

@@ -22,9 +22,9 @@ std::vector<Tensor> compute_on(const fx::GraphModule&, std::span<fx::Node* const
 /// Values of nodes that depend on no input: attributes and calls that give the same each time, with known sizes.
 std::vector<Tensor> compute(const fx::GraphModule&, std::span<fx::Node* const>, const RunModule&);
 
-/// Values that follow from unwritten attributes, where folding them saves each call `min_work` elements of arithmetic
-/// in all (a compile of its own is not worth less) and the program does not grow by more than it holds. Views of
-/// attributes stay views.
+/// Values that follow from unwritten attributes (and from positions, masks and fills beside them), where folding them
+/// saves each call `min_work` elements of arithmetic in all (a compile of its own is not worth less) and the program
+/// does not grow by more than it holds. Views of attributes stay views.
 std::vector<fx::Node*> constants_to_fold(const fx::GraphModule&, const IsLowered&, std::int64_t min_work = 1 << 14);
 /// Replaces those of them that something still reads by new attributes. Leaves what they were computed from to dead
 /// code elimination.

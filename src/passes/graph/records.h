@@ -94,7 +94,8 @@ inline constexpr GraphPass kSimplifySymbolicMasks{
     folds_constants};
 inline constexpr GraphPass kFoldConstants{
     "fold-constants",
-    "What depends on weights alone is computed now, and attention masks of known values are said by name.",
+    "What depends on weights alone, or on weights, positions and fills, is computed now, and attention masks of known "
+    "values are said by name.",
     [](fx::GraphModule& module, const GraphContext& given) {
       compute_known_values(module, given.is_lowered, given.run);
     },

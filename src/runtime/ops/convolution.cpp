@@ -6,6 +6,7 @@
 #include "runtime/ops/nan_guard.h"
 #include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/convolution.h"
+#include "runtime/ops/panel/depthwise.h"
 #include "runtime/ops/panel/few_results.h"
 #include "runtime/ops/panel/windows.h"
 #include "runtime/ops/panel/winograd.h"
@@ -85,6 +86,7 @@ std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
 
 std::unique_ptr<PreparedCall> make_call_of_all(const ConvolutionProblem& problem) {
   if (auto call = panels::make_convolution(problem)) return call;
+  if (auto call = panels::make_depthwise(problem)) return call;
   if (auto call = panels::make_few_results(problem)) return call;
   if (auto call = panels::make_windows(problem)) return call;
   if (auto call = panels::make_winograd(problem)) return call;

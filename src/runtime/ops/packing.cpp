@@ -3,6 +3,7 @@
 #include "runtime/device/library.h"
 #include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/convolution.h"
+#include "runtime/ops/panel/depthwise.h"
 #include "runtime/ops/panel/few_results.h"
 #include "runtime/ops/panel/gemm.h"
 #include "runtime/ops/panel/windows.h"
@@ -26,6 +27,7 @@ std::optional<Packed> pack_operand(std::string_view op, const Attributes& attrib
     const ConvolutionProblem problem = convolution_problem(attributes, inputs, outputs);
     auto packed = panels::pack_winograd(problem, value, isa);
     if (!packed) packed = panels::pack_convolution(problem, value, isa);
+    if (!packed) packed = panels::pack_depthwise(problem, value, isa);
     if (!packed) packed = panels::pack_few_results(problem, value, isa);
     if (!packed) packed = panels::pack_windows(problem, value, isa);
     return packed ? std::move(packed) : onednn::pack_convolution(problem, value);

@@ -51,12 +51,9 @@ class ConvolutionBuilder {
     });
   }
 
-  /// Whether the primitive is one of oneDNN's kernels for convolutions.
-  bool has_kernel() {
-    return with_primitive(any_weight(), [](const auto& pd) {
-      const char* name = pd.impl_info_str();
-      return !is_reference(name) && std::string_view(name).find("gemm") == std::string_view::npos;
-    });
+  /// The primitive's, for instance jit_dw:avx512_core or brdgmm_dw:avx512_core.
+  std::string name_of_kernel() {
+    return with_primitive(any_weight(), [](const auto& pd) { return std::string(pd.impl_info_str()); });
   }
 
   std::unique_ptr<PreparedCall> build() {
@@ -304,15 +301,28 @@ std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem& given) 
   return attempt(*dtype, !p.packed_desc.empty(), [&](DType d) { return ConvolutionBuilder(p, d).build(); });
 }
 
-bool has_convolution_kernel(const ConvolutionProblem& p) {
-  const auto dtype = compute_type(p);
-  if (!dtype) return false;
+namespace {
+
+/// Empty where there is none.
+std::string name_of_kernel(const ConvolutionProblem& given) {
+  const auto dtype = compute_type(given);
+  if (!dtype) return {};
   try {
-    return ConvolutionBuilder(as_images(p), *dtype).has_kernel();
+    const ConvolutionProblem p = as_images(given);
+    return ConvolutionBuilder(p, *dtype).name_of_kernel();
   } catch (const dnnl::error&) {
-    return false;
+    return {};
   }
 }
+
+}  // namespace
+
+bool has_convolution_kernel(const ConvolutionProblem& p) {
+  const std::string name = name_of_kernel(p);
+  return !name.empty() && !is_reference(name.c_str()) && name.find("gemm") == std::string::npos;
+}
+
+bool has_depthwise_kernel(const ConvolutionProblem& p) { return name_of_kernel(p).find("dw:") != std::string::npos; }
 
 namespace {
 
@@ -350,6 +360,7 @@ namespace coil::runtime::onednn {
 
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem&) { return nullptr; }
 bool has_convolution_kernel(const ConvolutionProblem&) { return false; }
+bool has_depthwise_kernel(const ConvolutionProblem&) { return false; }
 std::optional<Packed> pack_convolution(const ConvolutionProblem&, const Tensor&) { return std::nullopt; }
 
 }  // namespace coil::runtime::onednn

@@ -18,6 +18,9 @@ std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem&)
 /// copies windows for its GEMM, or takes reference loops.
 bool has_convolution_kernel(const ConvolutionProblem&);
 
+/// Whether it has a kernel for groups of one channel, of these strides, dilations and paddings.
+bool has_depthwise_kernel(const ConvolutionProblem&);
+
 /// The weight in the form that the primitive for this problem likes best.
 std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight);
 std::optional<Packed> pack_convolution(const ConvolutionProblem&, const Tensor& weight);

@@ -6,8 +6,29 @@
 #include "runtime/ops/panel/gemm.h"
 #include "runtime/views/strided_copy.h"
 #include "runtime/views/view_layout.h"
+#include "support/error.h"
 
 namespace coil::runtime::panels {
+
+Packed pack_whole(const ConvolutionProblem& p, const Tensor& weight, std::string_view desc, const Sizes& strides) {
+  Tensor given = weight, made = Tensor::empty(DType::F32, p.weight.sizes);
+  given.sizes = p.weight.sizes;
+  given.strides = p.weight.strides;
+  made.strides = strides;
+  copy_strided(made, given);
+  Packed packed;
+  packed.attributes["packed_desc"] = std::string(desc);
+  packed.attributes["weight_sizes"] = p.weight.sizes;
+  const std::size_t bytes = static_cast<std::size_t>(numel(p.weight.sizes)) * sizeof(float);
+  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(bytes)});
+  std::copy_n(made.bytes(), bytes, packed.bytes.bytes());
+  return packed;
+}
+
+void check_packed_whole(const ConvolutionProblem& p) {
+  if (p.packed_bytes < static_cast<std::size_t>(numel(p.weight.sizes)) * sizeof(float))
+    fail("a packed weight does not have the form that its description says");
+}
 
 ConvolutionCall::ConvolutionCall(const ConvolutionProblem& p, const BoundView& form)
     : from_(spatial_sizes(p.x)), to_(spatial_sizes(p.y)) {
@@ -44,8 +65,8 @@ void ConvolutionCall::divide_among_threads(std::int64_t parts, std::int64_t mult
   pointers_.resize(staging_.operands());
 }
 
-Staging::Operand ConvolutionCall::operand_in_lines(const BoundView& given, std::size_t index, Post& made,
-                                                   std::int64_t y_step) {
+Staging::Operand ConvolutionCall::operand_by_rows(const BoundView& given, std::size_t index, Post& made,
+                                                  std::int64_t y_step) {
   if (!is_of_channels(given)) {
     made.operand_step = y_step;
     return input(index, given, channels_last(DType::F32, given.sizes));

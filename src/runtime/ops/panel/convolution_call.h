@@ -27,6 +27,11 @@ struct Ahead {
   }
 };
 
+/// The whole weight, of p's sizes, with dense `strides`; `desc` says so in calls.
+Packed pack_whole(const ConvolutionProblem&, const Tensor& weight, std::string_view desc, const Sizes& strides);
+/// Throws Error where a packed weight has too few bytes for that.
+void check_packed_whole(const ConvolutionProblem&);
+
 class ConvolutionCall : public PreparedCall {
  public:
   std::size_t workspace_bytes() const final { return staging_.bytes(); }
@@ -45,9 +50,9 @@ class ConvolutionCall : public PreparedCall {
   /// Parts of the work from `begin` to `end`, by one thread.
   virtual void run_parts(std::int64_t begin, std::int64_t end, float* scratch) const = 0;
 
-  /// A post-operation's operand for results that lie channels-last, `y_step` apart: one value for each channel, or one
-  /// for all, or as many as y has.
-  Staging::Operand operand_in_lines(const BoundView& given, std::size_t index, Post& made, std::int64_t y_step);
+  /// For `post_operand` where y is made channels-last: one value for each channel, one for all, or as many as y has, in
+  /// rows `y_step` apart.
+  Staging::Operand operand_by_rows(const BoundView& given, std::size_t index, Post& made, std::int64_t y_step);
   /// As it lies where that is in `form`, else a copy.
   Staging::Operand input(std::size_t index, const BoundView& given, const BoundView& form);
   template <class T>

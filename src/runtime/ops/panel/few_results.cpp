@@ -16,8 +16,6 @@ constexpr std::string_view kFewResults = "few_results:f32";
 constexpr std::int64_t kMostResults = 4;
 constexpr std::int64_t kPanel = kWidestPanel;
 
-std::size_t packed_floats(const ConvolutionProblem& p) { return static_cast<std::size_t>(numel(p.weight.sizes)); }
-
 /// Results of one line that a thread makes at a time, several lines of them.
 struct Block {
   std::int64_t image = 0, z = 0, line = 0, lines = 0, place = 0, places = 0;
@@ -175,26 +173,15 @@ std::unique_ptr<PreparedCall> make_few_results(const ConvolutionProblem& p) {
   if (p.packed_desc != kFewResults) return nullptr;
   if (!is_f32(p) || p.transposed || p.groups != 1 || p.stride.back() != 1 || p.y.sizes[1] > kMostResults)
     fail("a weight packed for convolutions with few results is given to another one");
-  if (p.packed_bytes < packed_floats(p) * sizeof(float))
-    fail("a packed weight does not have the form that its description says");
+  check_packed_whole(p);
   return std::make_unique<FewResults>(p);
 }
 
 std::optional<Packed> pack_few_results(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
   if (!isa.starts_with("avx512") || !is_f32(p) || weight.dtype != DType::F32 || !few_results_gain(p))
     return std::nullopt;
-  Packed packed;
-  packed.attributes["packed_desc"] = std::string(kFewResults);
-  packed.attributes["weight_sizes"] = p.weight.sizes;
   // [O, C, ..] with the channels innermost.
-  Tensor given = weight, made = Tensor::empty(DType::F32, p.weight.sizes);
-  given.sizes = p.weight.sizes;
-  given.strides = p.weight.strides;
-  made.strides = channels_last(DType::F32, p.weight.sizes).strides;
-  copy_strided(made, given);
-  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed_floats(p) * sizeof(float))});
-  std::copy_n(made.bytes(), packed_floats(p) * sizeof(float), packed.bytes.bytes());
-  return packed;
+  return pack_whole(p, weight, kFewResults, channels_last(DType::F32, p.weight.sizes).strides);
 }
 
 }  // namespace coil::runtime::panels

@@ -144,6 +144,32 @@ void multiply(const Strip& s) {
   }
 }
 
+/// `kRows` rows from `row` on of one vector of channels, of which the mask's are there.
+template <int kRows>
+void multiply_vector(const Channels& s, int row, int column, __mmask16 there) {
+  Vector sum[kRows] = {};
+  const float* x = s.x + row * s.x_step + column;
+  for (std::int64_t t = 0; t < s.taps; ++t) {
+    const Vector w = (Vector)_mm512_maskz_loadu_ps(there, s.weight + s.weights[t] + column);
+    const float* at = x + s.places[t];
+    COIL_UNROLL
+    for (int r = 0; r < kRows; ++r) sum[r] += w * (Vector)_mm512_maskz_loadu_ps(there, at + r * s.x_step);
+  }
+  COIL_UNROLL
+  for (int r = 0; r < kRows; ++r) std::memcpy(s.sum + (row + r) * kWidth + column, &sum[r], sizeof(Vector));
+}
+
+void multiply_channels(const Channels& s) {
+  for (int column = 0; column < s.columns; column += kLanes) {
+    const int left = s.columns - column;
+    const auto there = static_cast<__mmask16>(left < kLanes ? (1u << left) - 1 : 0xffff);
+    int row = 0;
+    for (; row + 8 <= s.rows; row += 8) multiply_vector<8>(s, row, column, there);
+    for (; row + 2 <= s.rows; row += 2) multiply_vector<2>(s, row, column, there);
+    for (; row < s.rows; ++row) multiply_vector<1>(s, row, column, there);
+  }
+}
+
 void widen(float* to, const void* from, Element element, std::int64_t count) {
   const char* at = static_cast<const char*>(from);
   for (; count > 0; count -= kLanes, to += kLanes, at += kLanes * bytes_of(element))
@@ -429,7 +455,7 @@ void turn(const Turn& m) {
 
 }  // namespace
 
-const Kernels kAvx512 = {kWidth, kLanes, kRowsOf, kDepth, multiply, widen, finish, copy, turn};
+const Kernels kAvx512 = {kWidth, kLanes, kRowsOf, kDepth, multiply, widen, finish, copy, turn, multiply_channels};
 
 }  // namespace coil::runtime::panels
 #endif

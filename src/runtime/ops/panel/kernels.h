@@ -28,6 +28,19 @@ struct Strip {
   int lines = 0;                ///< cache lines of it to fetch for every four of `k`
 };
 
+/// Channels each by themselves: sum[r][c] is the sum over taps of x[r * x_step + places[t] + c] * weight[weights[t] +
+/// c].
+struct Channels {
+  const float* x = nullptr;
+  std::int64_t x_step = 0;               ///< from one row to the next
+  const std::int64_t* places = nullptr;  ///< of each tap
+  const float* weight = nullptr;
+  const std::int64_t* weights = nullptr;  ///< of each tap
+  std::int64_t taps = 0;
+  float* sum = nullptr;  ///< [rows, width]
+  int rows = 1, columns = 0;
+};
+
 /// One post-operation. The operand of Add and Mul (and of Sum, which is y itself) steps by `operand_step` elements from
 /// row to row; its columns are neighbours, or one number serves all.
 struct Post {
@@ -79,6 +92,7 @@ struct Kernels {
   void (*finish)(const Rows&);
   void (*copy)(const Pieces&);
   void (*turn)(const Turn&);
+  void (*multiply_channels)(const Channels&);
 };
 
 extern const Kernels kAvx512;  ///< on x86-64 alone

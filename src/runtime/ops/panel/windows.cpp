@@ -73,7 +73,7 @@ class Windows : public ConvolutionCall {
 
  private:
   Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) override {
-    return operand_in_lines(given, index, made, y_channels_);
+    return operand_by_rows(given, index, made, y_channels_);
   }
 
   void describe_jobs() {

@@ -77,7 +77,7 @@ class Winograd : public ConvolutionCall {
 
  private:
   Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) override {
-    return operand_in_lines(given, index, made, s_.results);
+    return operand_by_rows(given, index, made, s_.results);
   }
 
   Points points() const { return {points_.data(), static_cast<int>(points_.size())}; }
