@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/ops/convolution.h"
+#include "runtime/ops/panel/gemm.h"
 #include "runtime/ops/panel/kernels.h"
 #include "runtime/ops/panel/window_phases.h"
 
