@@ -59,6 +59,7 @@ class Output(OutputCode):
         self.made_by = None
         self.record, self.recordings = getattr(graph, "record", False), getattr(graph, "recordings", 8)
         self.fixes_floats = _fixes_floats()
+        self.has_tokens = _has_tokens()
         self.plain = False  # Dynamo may call the graph itself: nothing of AOTAutograd stands around it
         self._fx_graph_cache_key = getattr(graph, "entry", "") or None
         self._fx_graph_cache_debug_lines = []
@@ -78,6 +79,8 @@ class Output(OutputCode):
             raise autograd_cache.BypassAOTAutogradCache("whether its exchanges are its own the ranks find out together")
         if self.fixes_floats:
             raise autograd_cache.BypassAOTAutogradCache("a float that the call is given is a constant of the graph")
+        if self.has_tokens:  # what AOTAutograd keeps of a graph does not pass them
+            raise autograd_cache.BypassAOTAutogradCache("tokens keep the graph's effects in order")
         try:
             self.files = read_entry(self.folder, self.graph.entry)
         except OSError as error:
@@ -145,6 +148,12 @@ def _fixes_floats():
     env = codecache.FxGraphCache._get_shape_env()
     known = [*env.replacements, *(s for guard in env.guards for s in guard.expr.free_symbols)] if env else []
     return any(symbol_is_type(symbol, SymT.FLOAT) for symbol in known)
+
+
+def _has_tokens():
+    """Whether AOTAutograd gives the graph that is compiled tokens, which keep its effects in order."""
+    context = torch._guards.TracingContext.try_get()
+    return bool(context and context.fw_metadata and context.fw_metadata.tokens)
 
 
 def _unwrapped(function):
