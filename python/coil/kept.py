@@ -228,13 +228,23 @@ def _machine(inputs):
     return sorted((str(d), torch.cuda.get_device_name(d), torch.cuda.get_device_capability(d)) for d in devices)
 
 
+def _place_among_ranks():
+    """This process's rank and how many there are: what a rank has of a DTensor differs where all ranks' graphs and
+    inputs look alike to Dynamo.
+    """
+    distributed = torch.distributed
+    if not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
 def name(gm, inputs, options):
     """Puts into a graph what its compile depends on besides; AOTAutograd's key takes all attributes."""
     folder = None if options.cache == default_cache() else str(options.cache)
     gm._coil_options = repr(
         (
             *(build(), options.key(), options.record, options.recordings),
-            *(options.fallback_random, options.size_facts, folder, _machine(inputs)),
+            *(options.fallback_random, options.size_facts, folder, _machine(inputs), _place_among_ranks()),
         )
     )
 
