@@ -1,5 +1,5 @@
-"""Collectives through torch.compile: two processes over Gloo go through collective_cases.py and own_exchange_cases.py,
-whose cases are tests here.
+"""Collectives through torch.compile: two processes over Gloo go through collective_cases.py, own_exchange_cases.py and
+rank_programs.py, whose cases are tests here, and four through some of them.
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import collective_cases
-import own_exchange_cases
+import rank_programs
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
 pytest.importorskip("coil", reason="the Python extension is not built")
@@ -20,23 +20,35 @@ pytestmark = [
     pytest.mark.xdist_group("collectives"),
 ]
 WORLD, SECONDS = 2, 600
+# On four ranks: groups of some, meshes of two dimensions, empty parts, ranks that differ.
+OF_FOUR = (
+    "products_of_all_placements",
+    "uneven_shards",
+    "two_dimensional_placements",
+    "sharded_and_kept",
+    "hybrid_sharding",
+    "experts_with_empty_ranks",
+    "loops_with_exchanges",
+    "subgroups_of_ranks",
+    "groups_in_turn",
+    "tensor_and_data_parallel",
+    "rows_that_differ_between_ranks",
+    "recompiles_on_one_rank",
+    "large_and_small_sums",
+)
 
 
-@pytest.fixture(scope="module")
-def found(request, tmp_path_factory):
+def run_ranks(world, names, folder):
     """What each rank found, by case. A rank that hangs is ended; the others then fail in its place."""
-    here = [item for item in request.session.items if item.path == request.path and "found" in item.fixturenames]
-    names = [item.callspec.params["name"] for item in here]
-    folder = tmp_path_factory.mktemp("collectives")
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(sys.path),
         "COIL_CACHE": str(folder / "cache"),
         "OMP_NUM_THREADS": "1",
     }
-    script = pathlib.Path(own_exchange_cases.__file__)
+    script = pathlib.Path(rank_programs.__file__)
     ranks = []
-    for rank in range(WORLD):
-        command = [sys.executable, script, str(rank), str(WORLD), folder / "store", folder / f"{rank}.json", *names]
+    for rank in range(world):
+        command = [sys.executable, script, str(rank), str(world), folder / "store", folder / f"{rank}.json", *names]
         log = (folder / f"{rank}.log").open("w")
         ranks.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT))
     for process in ranks:
@@ -46,19 +58,45 @@ def found(request, tmp_path_factory):
             process.kill()
             process.wait()
     results = []
-    for rank in range(WORLD):
+    for rank in range(world):
         lines = (folder / f"{rank}.json").read_text().splitlines() if (folder / f"{rank}.json").exists() else []
         results.append({line["name"]: line for line in map(json.loads, lines)})
         results[-1]["log"] = (folder / f"{rank}.log").read_text()[-3000:]
     return results
 
 
-@pytest.mark.parametrize("name", collective_cases.CASES)
-def test_case(found, name):
+def names_asked_for(request):
+    """Of the tests of this session that use a fixture."""
+    items = request.session.items
+    here = [i for i in items if i.path == request.path and request.fixturename in i.fixturenames]
+    return [i.callspec.params["name"] for i in here]
+
+
+@pytest.fixture(scope="module")
+def found(request, tmp_path_factory):
+    return run_ranks(WORLD, names_asked_for(request), tmp_path_factory.mktemp("collectives"))
+
+
+@pytest.fixture(scope="module")
+def found_by_four(request, tmp_path_factory):
+    return run_ranks(4, names_asked_for(request), tmp_path_factory.mktemp("four"))
+
+
+def check(found, name):
     failed = [f"rank {rank}: {r[name]['failed']}" for rank, r in enumerate(found) if "failed" in r.get(name, {})]
     assert not failed, "\n".join(failed)
     for rank, results in enumerate(found):
         assert name in results, f"rank {rank} did not come to it, for what went before failed: {results['log']}"
+
+
+@pytest.mark.parametrize("name", collective_cases.CASES)
+def test_case(found, name):
+    check(found, name)
+
+
+@pytest.mark.parametrize("name", OF_FOUR)
+def test_case_of_four_ranks(found_by_four, name):
+    check(found_by_four, name)
 
 
 @pytest.mark.parametrize("kind", ["sum", "max"])

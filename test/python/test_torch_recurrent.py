@@ -125,3 +125,18 @@ def test_other_backends_break(fresh):
     torch._dynamo.reset()
     with torch.no_grad(), pytest.raises(torch._dynamo.exc.Unsupported, match="GRU"):
         torch.compile(Around(nn.GRU(5, 7)), backend="eager", fullgraph=True)(torch.randn(4, 3, 5))
+
+
+def test_compiles_in_a_backward_pass():
+    """Where Dynamo compiles whatever is called, Coil's own callbacks too unless they are kept from that."""
+
+    def fn(x, w):
+        y = (x @ w).tanh().sum()
+        torch._dynamo.graph_break()
+        (grad,) = torch.autograd.grad(y, x, create_graph=True)
+        return grad.square().sum() + y
+
+    torch._dynamo.reset()
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(n, 4, generator=generator).requires_grad_() for n in (3, 4))
+    assert alike(torch.compile(fn, backend="coil")(x, w), fn(x, w))
