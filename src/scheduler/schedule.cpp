@@ -419,7 +419,7 @@ class Fuser {
 
   /// Whether each element that the operation writes over is read by the group at that point alone, and so before.
   bool overwrites_in_place(const Group& joined, const Operation& op, const Member& member) {
-    if (!joined.pointwise() || member.role != Role::Outer) return false;
+    if (!choices_->overwrites() || !joined.pointwise() || member.role != Role::Outer) return false;
     const auto loops = loop_vars(graph_, joined);
     const BufferId to = op.outs[0];
     const Expr stored = graph_.env().simplify(

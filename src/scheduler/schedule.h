@@ -117,6 +117,8 @@ class COIL_EXTENSION_API Choices {
   /// Elements of a row that one worker of the device goes through no slower than a kernel more is started: rows this
   /// short are fused however few they are.
   virtual std::int64_t short_row() const { return 0; }
+  /// Whether the language's kernels may store to a buffer of which they read the same element before.
+  virtual bool overwrites() const { return false; }
 };
 
 /// Scalar nodes of expressions that are computed together, each once: what their text grows with. A node weighs as much

@@ -589,26 +589,6 @@ def dtensor_redistribution(r):
 
 
 @case
-def parts_of_replicas_that_a_cache_has(r):
-    """What a rank takes of a tensor that all have is its own, though the graphs of all ranks look alike to Dynamo, and
-    the second one is found where torch keeps them.
-    """
-    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-
-    mesh = _mesh(r)
-
-    def fn(x, b):
-        return torch.sin(x * b)
-
-    for _ in range(2):
-        torch._dynamo.reset()
-        x = distribute_tensor(r.alike(4, 4 * r.world), mesh, [Shard(1)])
-        b = distribute_tensor(r.alike(4 * r.world, seed=1), mesh, [Replicate()])
-        r.same(r.compiled(fn)(x, b).full_tensor(), fn(x, b).full_tensor())
-        dist.barrier()
-
-
-@case
 def dtensor_arguments(r):
     from torch.distributed.tensor import DTensor, Shard
 

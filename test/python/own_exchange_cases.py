@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 
-from collective_cases import case, main
+from collective_cases import _mesh, case, main
 
 
 class Watched:
@@ -244,6 +244,26 @@ def watched_group(r):
         r.compare(fn, r.tensor(8, 3))
         assert watched.chosen() == (0, 0) and watched.graphs[0].host_calls, watched.graphs[0].host_calls
     dist.destroy_process_group(group)
+
+
+@case
+def parts_of_replicas_that_a_cache_has(r):
+    """What a rank takes of a tensor that all have is its own, though the graphs of all ranks look alike to Dynamo, and
+    the second one is found where torch keeps them.
+    """
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    mesh = _mesh(r)
+
+    def fn(x, b):
+        return torch.sin(x * b)
+
+    for _ in range(2):
+        torch._dynamo.reset()
+        x = distribute_tensor(r.alike(4, 4 * r.world), mesh, [Shard(1)])
+        b = distribute_tensor(r.alike(4 * r.world, seed=1), mesh, [Replicate()])
+        r.same(r.compiled(fn)(x, b).full_tensor(), fn(x, b).full_tensor())
+        dist.barrier()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ class CudaChoices : public scheduler::Choices {
 
   std::int64_t min_parallel_outer() const override { return 256; }
   std::int64_t short_row() const override { return 1 << 14; }  // a block's threads take sixteen elements each
+  bool overwrites() const override { return true; }
 
   /// A row that is stored across others takes a sector of memory for each element. A kernel of its own turns the values
   /// in tiles, for which they are read once more: the better where they are too many to be put together in the cache.

@@ -128,7 +128,7 @@ class Loop {
     metas_.clear();
     for (const Value& state : step.states) metas_.push_back(state.as_node()->meta.value);
     const sym::TensorMeta& hidden = metas_[0].as_tensor();
-    Exprs sizes = hidden.sizes;
+    sym::Exprs sizes = hidden.sizes;
     sizes.insert(sizes.begin(), gates.as_node()->tensor().sizes[0]);
     metas_.push_back(sym::contiguous(hidden.dtype, hidden.device, sizes));
     scan_ = m_.graph.call("higher_order.scan", {ops::GraphRef{name}, step.states, Values{gates}, step.additional},

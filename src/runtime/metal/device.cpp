@@ -8,6 +8,7 @@
 #include "runtime/device/device.h"
 #include "runtime/metal/gpu.h"
 #include "runtime/views/strided_copy.h"
+#include "support/error.h"
 
 namespace coil::runtime::metal {
 namespace {
