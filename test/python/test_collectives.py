@@ -22,7 +22,7 @@ pytestmark = [
 WORLD, SECONDS = 2, 600
 # On four ranks: groups of some, meshes of two dimensions, empty parts, ranks that differ.
 OF_FOUR = (
-    "products_of_all_placements",
+    pytest.param("products_of_all_placements", marks=pytest.mark.full),
     "uneven_shards",
     "two_dimensional_placements",
     "sharded_and_kept",
@@ -89,7 +89,15 @@ def check(found, name):
         assert name in results, f"rank {rank} did not come to it, for what went before failed: {results['log']}"
 
 
-@pytest.mark.parametrize("name", collective_cases.CASES)
+def is_full(name):
+    """The models and training of rank_programs.py take as long as all others together."""
+    return collective_cases.CASES[name].__module__ == rank_programs.__name__
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full if is_full(name) else ()) for name in collective_cases.CASES],
+)
 def test_case(found, name):
     check(found, name)
 
