@@ -125,7 +125,7 @@ def register():
     """Has Dynamo tell when it compiles; a torch in which it does not leaves these layers to eager."""
     handler = getattr(torch._dynamo, "callback_handler", None)
     if handler is not None and hasattr(torch._dynamo.config, "allow_rnn"):
-        # Dynamo calls them where it holds a lock and may be about to compile what is called, which takes the lock again.
+        # Dynamo calls them while it holds a lock, which it would take again to compile what is called.
         start, end = (torch._dynamo.disable(callback) for callback in (_start, _end))
         handler.start_callbacks = _Lasting(handler.start_callbacks, start)
         handler.end_callbacks = _Lasting(handler.end_callbacks, end)
