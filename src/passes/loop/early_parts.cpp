@@ -7,6 +7,8 @@
 namespace coil::ir {
 namespace {
 
+constexpr std::size_t kMostLoops = 512;  // that a part moves over: looks grow with the square of it
+
 class EarlyParts {
  public:
   explicit EarlyParts(Graph& graph)
@@ -41,7 +43,7 @@ class EarlyParts {
     const Operation& op = list_[i];
     if (!is_part(op) || !runtime_symbols(graph_, op).empty()) return i;
     const std::vector<BufferId> operands = reads(op);
-    for (std::size_t k = i; k-- > 0;) {
+    for (std::size_t k = i; k-- > 0 && i - k <= kMostLoops;) {
       const Operation& before = list_[k];
       if (!is_loop(before) || blocks_[before.id] != blocks_[op.id]) return i;
       const auto makes = [&](BufferId b) { return std::ranges::find(operands, b) != operands.end(); };

@@ -280,11 +280,14 @@ std::optional<BufferId> copied_buffer(Graph& graph, const Operation& op) {
 }
 
 bool stores_apart(Graph& graph, const Operation& a, const Operation& b) {
+  const Exprs &at = a.store_index, &other_at = b.store_index;
+  const std::size_t rank = std::min(at.size(), other_at.size());
+  for (std::size_t d = 0; d < rank; ++d)  // the parts of a stack, without more ado
+    if (at[d].is_constant() && other_at[d].is_constant() && !(at[d] == other_at[d])) return true;
   const Exprs &sizes = a.sizes(), &others = b.sizes();
   const Exprs vars = graph.ivars(others.size()), renamed = graph.rvars(others.size());
   const auto loops = loop_vars(graph, sizes, others);
-  const Exprs &at = a.store_index, &other_at = b.store_index;
-  for (std::size_t d = 0; d < std::min(at.size(), other_at.size()); ++d)
+  for (std::size_t d = 0; d < rank; ++d)
     if (graph.env().statically_known_true(sym::ne(at[d], sym::substitute(other_at[d], vars, renamed)), loops))
       return true;
   return false;
