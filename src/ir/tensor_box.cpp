@@ -126,6 +126,10 @@ std::optional<BufferView> TensorBox::window(BufferId buffer, Expr at) const {
   return view;
 }
 
+bool TensorBox::is_whole() const {
+  return !linear && sizes == storage->sizes && is_identity(*storage->graph, map, rank());
+}
+
 std::optional<BufferView> TensorBox::strided() const {
   if (!storage->realized()) return std::nullopt;
   Graph& graph = *storage->graph;

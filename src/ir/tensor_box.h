@@ -49,6 +49,8 @@ class TensorBox {
   TensorBox view(Exprs new_sizes, Exprs index) const;
   /// Gives the storage a buffer (a Pointwise operation computing its body) unless it has one. Returns it.
   BufferId realize() const;
+  /// Whether it shows all of its storage, element by element as it is.
+  bool is_whole() const;
   /// As a strided window on its (realised) buffer; nothing when the map is not affine with settled strides, in which
   /// case `contiguous` copies first.
   std::optional<BufferView> strided() const;

@@ -343,7 +343,7 @@ class Driver {
   /// A value that eager lays out as its operands of the same sizes still lies as they do where those were given other
   /// strides: behind a convolution with its channels innermost.
   void lie_as_operands(const fx::Node& node, const TensorBox& box) {
-    if (box.storage->realized() || !is_whole(box)) return;
+    if (box.storage->realized() || !box.is_whole()) return;
     const Exprs* strides = nullptr;
     for (const ops::Value& arg : node.args) {
       auto* operand = arg.get_if<fx::Node*>();
@@ -352,15 +352,11 @@ class Driver {
       const Exprs& eagers = (*operand)->tensor().strides;
       const Exprs& theirs =
           x->storage->realized() ? graph_->buffer(*x->storage->buffer).layout.strides : x->storage->strides;
-      if (!is_whole(*x) || theirs == eagers || eagers != node.tensor().strides || (strides && *strides != theirs))
+      if (!x->is_whole() || theirs == eagers || eagers != node.tensor().strides || (strides && *strides != theirs))
         return;
       strides = &theirs;
     }
     if (strides) box.storage->strides = *strides;
-  }
-
-  bool is_whole(const TensorBox& box) {
-    return !box.linear && box.sizes == box.storage->sizes && box.map == graph_->ivars(box.rank());
   }
 
   void realize_operands(const fx::Node& node) {

@@ -211,7 +211,7 @@ class Outputs {
     const sym::TensorMeta& meta = node->tensor();
     TensorBox box = std::get<TensorBox>(ctx_.values.at(node));
     ir::StorageBox& storage = *box.storage;
-    if (box.linear || box.sizes != storage.sizes || box.map != graph_.ivars(box.rank())) return tensor(node);
+    if (!box.is_whole()) return tensor(node);
     if (!storage.realized()) storage.strides = meta.strides;
     ir::Buffer& buffer = graph_.buffer(box.realize());
     const Exprs& strides = buffer.layout.strides;
@@ -237,7 +237,7 @@ class Outputs {
     if (auto found = memory_.find(node); found != memory_.end()) return found->second;
     TensorBox box = std::get<TensorBox>(ctx_.values.at(node));
     ir::StorageBox& storage = *box.storage;
-    const bool is_whole = !box.linear && box.sizes == storage.sizes && box.map == graph_.ivars(box.rank());
+    const bool is_whole = box.is_whole();
     bool fits = is_whole;
     if (is_whole && !storage.realized()) {
       storage.strides = meta.strides;

@@ -27,10 +27,10 @@ using Layers = std::vector<const Node*>;
 /// state as the step's result. Of two layers everything has a dimension more, in front.
 class Step {
  public:
-  Step(const fx::GraphModule& around, Layers layers, const Values& gates)
+  Step(const fx::GraphModule& around, Layers layers, const Node& gates)
       : layers_(std::move(layers)), layer_(*layers_[0]), body_(std::make_unique<fx::GraphModule>()) {
     body_->env = around.env;
-    step_ = gates[0].as_node()->tensor();
+    step_ = gates.tensor();
     step_.sizes.erase(step_.sizes.begin());
   }
 
@@ -120,12 +120,11 @@ class Loop {
     Node* layer = layers_.back();
     fx::InsertBefore here(layer);
     const Value gates = together([&](Node* n) { return turned(n, n->arg("gates").as_node()); }, 1);
-    Step step(m_, {layers_.begin(), layers_.end()}, {gates});
+    Step step(m_, {layers_.begin(), layers_.end()}, *gates.as_node());
     std::string name = "recurrence";
     for (int k = 1; m_.subgraphs.contains(name); ++k) name = fmt::format("recurrence_{}", k);
     m_.subgraphs[name] = step.build(
         [&](const char* argument) { return together([&](Node* n) { return n->arg(argument).as_node(); }, 0); });
-    metas_.clear();
     for (const Value& state : step.states) metas_.push_back(state.as_node()->meta.value);
     const sym::TensorMeta& hidden = metas_[0].as_tensor();
     sym::Exprs sizes = hidden.sizes;
