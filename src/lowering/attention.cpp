@@ -39,14 +39,8 @@ bool is_for_gpu_library(const Context& ctx, const TensorBox& q) { return is_for_
 /// Bytes on which a GPU's library wants rows to begin.
 constexpr std::int64_t kRowAlignment = 16;
 
-/// Rows of heads, or of scores, as a GPU's library reads them: each dense, on whole vectors; a stride of 0 repeats.
-bool lies_in_rows(const BufferView& v) {
-  const std::int64_t vector = kRowAlignment / static_cast<std::int64_t>(size_of(v.dtype));
-  auto fits = [&](const Expr& e) { return e.constant() && *e.constant() >= 0 && *e.constant() % vector == 0; };
-  for (std::size_t d = 0; d + 1 < v.sizes.size(); ++d)
-    if (!v.sizes[d].is_constant(1) && !fits(v.strides[d])) return false;
-  return v.strides.back().is_constant(1) && fits(v.offset);
-}
+/// Rows of heads, or of scores, as a GPU's library reads them.
+bool lies_in_rows(const BufferView& v) { return lies_in_vectors(v, kRowAlignment); }
 
 BufferView rows_operand(const Context& ctx, const TensorBox& box) {
   if (is_for_gpu(ctx, box))

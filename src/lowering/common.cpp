@@ -217,6 +217,14 @@ BufferView library_operand(const TensorBox& box) {
   return *view;
 }
 
+bool lies_in_vectors(const BufferView& v, std::int64_t bytes) {
+  const std::int64_t vector = bytes / static_cast<std::int64_t>(size_of(v.dtype));
+  const auto fits = [&](const Expr& e) { return e.constant() && *e.constant() >= 0 && *e.constant() % vector == 0; };
+  for (std::size_t d = 0; d + 1 < v.sizes.size(); ++d)
+    if (!v.sizes[d].is_constant(1) && !fits(v.strides[d])) return false;
+  return v.strides.back().is_constant(1) && fits(v.offset);
+}
+
 BufferView open_operand(Context& ctx, const TensorBox& box) {
   const ir::BufferId whole = box.realize();
   const bool fixed = ctx.graph.buffer(whole).layout.fixed;

@@ -109,6 +109,9 @@ TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
 
 /// A library operand: the realised tensor as a strided window (a dense copy where it is none).
 BufferView library_operand(const TensorBox&);
+/// Whether the last dimension is dense and begins on a vector of so many bytes wherever the others stand (a stride of 0
+/// repeats).
+bool lies_in_vectors(const BufferView&, std::int64_t bytes);
 /// The same where the operation takes any layout: what is a range of each dimension of a computed value leaves open in
 /// which layout the value is made (ir/relayout.h).
 BufferView open_operand(Context&, const TensorBox&);

@@ -250,18 +250,15 @@ TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b
 /// A batch of matrices: where it is nothing but a copy of what a GPU's library reads as well, rows or columns that
 /// begin on whole vectors, it is not copied.
 BufferView matrices(Context& ctx, const TensorBox& box) {
-  const std::int64_t vector = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(box.dtype()));
-  const auto suits = [&](const BufferView& v) {
-    const std::size_t rank = v.sizes.size();
-    const bool rows = v.strides[rank - 1].is_constant(1);
-    if (!rows && !v.strides[rank - 2].is_constant(1)) return false;
-    const std::size_t dense = rows ? rank - 1 : rank - 2;
-    const auto fits = [&](const Expr& e) { return e.constant() && *e.constant() >= 0 && *e.constant() % vector == 0; };
-    for (std::size_t d = 0; d < rank; ++d)
-      if (d != dense && !v.sizes[d].is_constant(1) && !fits(v.strides[d])) return false;
-    return fits(v.offset);
+  const std::int64_t bytes = ctx.product_vector_bytes();
+  const auto suits = [&](BufferView v) {
+    if (lies_in_vectors(v, bytes)) return true;
+    const std::size_t last = v.sizes.size() - 1;
+    std::swap(v.sizes[last], v.sizes[last - 1]);
+    std::swap(v.strides[last], v.strides[last - 1]);
+    return lies_in_vectors(v, bytes);
   };
-  if (vector > 0)
+  if (bytes > 0)
     if (auto view = box.copied(suits)) return *view;
   return library_operand(box);
 }
