@@ -27,6 +27,7 @@ from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
 from .graph import is_token, translate
 from .options import parse
+from .transformer_layers import DECOMPOSITIONS as TRANSFORMER_LAYERS
 
 try:
     from . import kept
@@ -124,6 +125,7 @@ def _torch_decompositions(differentiated):
             torch.ops.aten.nll_loss_backward.default: _nll_loss_backward,
             torch.ops.aten.native_group_norm.default: _native_group_norm,
         }
+        | TRANSFORMER_LAYERS
     )
     return {
         op: f for op, f in table.items() if str(op) not in known and torch.Tag.nondeterministic_seeded not in op.tags

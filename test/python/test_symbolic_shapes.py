@@ -101,7 +101,7 @@ import pathlib, torch
 from emitted import load_module
 from safetensors.torch import load_file
 path = pathlib.Path(sys.argv[2])
-module, given = load_module(path), load_file(sys.argv[3])
+module, given = load_module(path), load_file(sys.argv[3], device=sys.argv[4])
 flat = [given["x"], given["turns"]]
 module.load()(*flat) if path.suffixes == [".fx", ".py"] else module.call(flat)
 """
@@ -157,6 +157,7 @@ def test_memory_is_flat_over_turns(form, turns, size, rows, tmp_path):
             os.path.dirname(__file__),
             emit(archive, form),
             given,
+            "cuda" if "cuda" in COMPILE_OPTIONS else "cpu",
         ]
     peak = {}
     for n in (10, turns):
@@ -303,7 +304,7 @@ def test_costly_terms_of_indices_are_computed_once_on_the_host(form, tmp_path):
     example = lambda n, m: (torch.randn(n), torch.randn(m))
     export(module, example(12, 7), tmp_path / "m.pt2", (auto, auto))
     kernels = kernels_of(tmp_path / "m.pt2")
-    assert "roll" not in kernels and not any(
+    assert "roll" not in kernels.replace("unroll", "") and not any(
         f" / {k})" in kernels or f", {k})" in line for k in (3, 5) for line in kernels.splitlines() if "div" in line
     ), kernels
     source = emit(tmp_path / "m.pt2", form) if form != "package" else None

@@ -26,7 +26,8 @@ def alike(got, want):
         assert len(got) == len(want)
         return all(alike(g, w) for g, w in zip(got, want))
     assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
-    tolerance = {torch.float64: 1e-12, torch.float32: 2e-6}.get(want.dtype, 2e-2)
+    narrow = 2e-5 if want.is_cuda else 2e-6  # cuDNN sums in another order than the CPU's products
+    tolerance = {torch.float64: 1e-12, torch.float32: narrow}.get(want.dtype, 2e-2)
     torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
     return True
 
@@ -108,12 +109,12 @@ def test_what_stays_torchs(fresh):
     x = torch.randn(3, 6, 5)
 
     def packed(x):
-        rows = nn.utils.rnn.pack_padded_sequence(x.sin(), torch.tensor([6, 4, 1]), batch_first=True)
+        rows = nn.utils.rnn.pack_padded_sequence(x.sin(), torch.tensor([6, 4, 1], device="cpu"), batch_first=True)
         return nn.utils.rnn.pad_packed_sequence(model(rows)[0], batch_first=True)[0]
 
     with torch.no_grad():
         assert alike(compiled(packed)(x), packed(x))
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(x.device.type, torch.bfloat16):
             got, want = compiled(model)(x)[0], model(x)[0]
             assert got.dtype == want.dtype
             torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
@@ -137,6 +138,6 @@ def test_compiles_in_a_backward_pass():
         return grad.square().sum() + y
 
     torch._dynamo.reset()
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator(torch.get_default_device()).manual_seed(0)
     x, w = (torch.randn(n, 4, generator=generator).requires_grad_() for n in (3, 4))
     assert alike(torch.compile(fn, backend="coil")(x, w), fn(x, w))

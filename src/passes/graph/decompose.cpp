@@ -121,7 +121,11 @@ namespace {
 
 /// Calls that stay as they are until the device is known: only some devices have a library for them.
 bool waits_for_device(const Node* node) {
-  return node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default";
+  if (node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default") return true;
+  if (node->target != "aten.scaled_dot_product_attention.default") return false;
+  const sym::TensorMeta &query = node->arg("query").as_node()->tensor(),
+                        &value = node->arg("value").as_node()->tensor();
+  return query.dtype != compute_dtype(query.dtype) && query.sizes.back() != value.sizes.back();
 }
 
 /// What `f` gives. Its errors are about a call, and name what the incoming graph calls there.

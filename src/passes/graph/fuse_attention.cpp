@@ -248,7 +248,7 @@ class Matcher {
     const TensorMeta& t = m->tensor();
     if (t.rank() > scores_->tensor().rank()) return false;
     // The fused operator gives zeros where every score is masked; written out without a guard, that is NaN.
-    if (is_any(*m, {"aten.where.self"})) {
+    if (is_any(*m, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar"})) {
       auto yes = uniform(m->args[1]), no = uniform(m->args[2]);
       Node* condition = tensor_argument(*m, 0);
       bool infinite = no == -std::numeric_limits<double>::infinity();
