@@ -95,6 +95,22 @@ void gather_channels(Context& ctx, TensorBox& x, TensorBox& weight, std::vector<
   padding.assign(spatial, 0);
 }
 
+/// Whether a convolution gives a single channel, for which a GPU's library has slow kernels in 16 bits: it is one of
+/// the channels of a vector then, the others of which are 0.
+bool gives_one_channel(const Context& ctx, DType dtype, const std::vector<std::int64_t>& weight_sizes,
+                       std::int64_t groups) {
+  const bool narrow = dtype == DType::BF16 || dtype == DType::F16;
+  return narrow && ctx.product_vector_bytes() > 0 && groups == 1 && weight_sizes[0] == 1 && weight_sizes[1] > 1;
+}
+
+/// Weights or biases of so many channels, those beyond the first ones of which are 0.
+TensorBox with_channels(Context& ctx, const TensorBox& box, std::int64_t channels) {
+  Exprs sizes = box.sizes;
+  sizes[0] = channels;
+  const Element inside = condition(ctx, sym::lt(ctx.graph.ivar(0), box.sizes[0]));
+  return pointwise(ctx, box.dtype(), sizes, element_at(ctx, box, ctx.graph.ivars(sizes.size()), sizes, {}, inside));
+}
+
 /// Whether convolutions of each channel by itself are loops: the library of a device with grids of threads is slow at
 /// them.
 bool by_windows(const Context& ctx) {
@@ -127,7 +143,7 @@ bool by_groups(const Context& ctx, const ConvolutionFacts& facts, const Exprs& w
 Lowered convolution(Context& ctx, const Values& args) {
   TensorBox x = ctx.tensor(args[0]);
   TensorBox weight = ctx.tensor(args[1]);
-  const auto bias = ctx.optional_tensor(args[2]);
+  auto bias = ctx.optional_tensor(args[2]);
   const std::size_t spatial = weight.rank() - 2;
   auto list = [&](std::size_t i) {
     auto values = constants(ctx, args[i]);
@@ -166,11 +182,18 @@ Lowered convolution(Context& ctx, const Values& args) {
   if (innermost && !own && before == after && std::ranges::all_of(list(7), [](std::int64_t n) { return n == 0; }) &&
       x.dtype() == weight.dtype() && is_product_of_groups(x, weight.sizes, groups, stride, before))
     return product_of_groups(ctx, x, weight, bias, groups, transposed);
+  Exprs sizes = meta.sizes, strides = meta.strides;
+  if (known && !transposed && gives_one_channel(ctx, x.dtype(), weight_sizes, groups)) {
+    sizes[1] = weight_sizes[0] = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
+    strides = ir::channels_last(sizes);
+    weight = with_channels(ctx, weight, weight_sizes[0]);
+    if (bias) bias = with_channels(ctx, *bias, weight_sizes[0]);
+  }
   const auto operand = innermost ? x.copied(begins_and_lies_channels_last) : std::nullopt;
   std::vector<BufferView> inputs{operand ? *operand : open_operand(ctx, x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
-  auto [box, out] =
-      library_result(ctx, meta.dtype, meta.sizes, innermost ? ir::channels_last(meta.sizes) : meta.strides);
+  auto [box, out] = library_result(ctx, meta.dtype, sizes, innermost ? ir::channels_last(sizes) : strides);
+  box.sizes[1] = meta.sizes[1];
   library_ops::Attributes attributes = {{"stride", stride},
                                         {"padding", before},
                                         {"padding_end", after},

@@ -110,9 +110,22 @@ bool is_matmul(const Node& n) {
   return a && b && a->tensor().rank() >= 3 && a->tensor().rank() == b->tensor().rank();
 }
 
+/// The lowest finite number of a type of scores, where f64 may take f32's.
+double lowest_of(DType d) {
+  return d == DType::BF16 ? -0x1.fep127 : -static_cast<double>(std::numeric_limits<float>::max());
+}
+
+/// Scores that are replaced by a low number.
+struct Hiding {
+  Node* condition = nullptr;
+  bool where_true = false;  ///< hides where the condition holds, else where it does not
+  double number = 0;
+};
+
 struct Attention {
   Node *query = nullptr, *key = nullptr, *value = nullptr;
   Value mask;  ///< None, bool, or added to the scores
+  std::optional<Hiding> hiding;
   bool causal = false;
   bool grouped = false;  ///< keys and values have fewer heads than queries
   double scale = 1;
@@ -135,6 +148,8 @@ class Matcher {
     Node* weights = guarded(softmax_);
     if (!weights || !product_with_values(weights) || !scores()) return {};
     half_precision();
+    // A number of f16 that is added is not so low that the scores beside it vanish.
+    if (found_.hiding && std::isfinite(found_.hiding->number) && found_.dtype == DType::F16) return {};
     grouped_heads();
     return found_;
   }
@@ -191,10 +206,34 @@ class Matcher {
     return true;
   }
 
+  /// The scores of which the node replaces some, noted in `hiding`; null for other nodes. Numbers this low leave no
+  /// weight beside others, so that the number which is added in their place may be lower still.
+  Node* shown(const Node& n) {
+    constexpr double kLow = -1e9;
+    const auto take = [&](const Value& scores, const Value& condition, const Value& number, bool where_true) -> Node* {
+      std::optional<double> low = uniform(number);
+      if (low && *low < lowest_of(n.tensor().dtype)) low = -std::numeric_limits<double>::infinity();
+      Node* const* tensor = scores.get_if<Node*>();
+      Node* const* chosen = condition.get_if<Node*>();
+      if (!low || *low > kLow || n.tensor().dtype == DType::F16 || !tensor || !chosen || sizes(**tensor) != sizes(n))
+        return nullptr;
+      if ((*tensor)->tensor().dtype != n.tensor().dtype || (std::isinf(*low) && !safe_)) return nullptr;
+      found_.hiding = {.condition = *chosen, .where_true = where_true, .number = *low};
+      return *tensor;
+    };
+    if (is_any(n, {"aten.masked_fill.Scalar", "aten.masked_fill.Tensor"}))
+      return take(n.args[0], n.args[1], n.args[2], true);
+    if (!is_any(n, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf"})) return nullptr;
+    if (Node* scores = take(n.args[1], n.args[0], n.args[2], false)) return scores;
+    return take(n.args[2], n.args[0], n.args[1], true);
+  }
+
   /// Up from the softmax through mask and scale to query times key.
   bool scores() {
     Node* at = scores_;
-    if (is_any(*at, {"aten.add.Tensor"}) && at->arg("alpha") == Value(1)) {
+    if (Node* before = shown(*at)) {
+      at = before;
+    } else if (is_any(*at, {"aten.add.Tensor"}) && at->arg("alpha") == Value(1)) {
       Node *a = tensor_argument(*at, 0), *b = tensor_argument(*at, 1);
       if (!a || !b) return false;
       if (!product(a)) std::swap(a, b);
@@ -401,6 +440,24 @@ Node* relaid(Node* n) {
   return back;
 }
 
+/// The mask that the fused operator takes: where a number is -inf of bool, which gives 0 where every score is hidden,
+/// else of numbers that are added.
+Value mask_of(fx::GraphModule& m, const Attention& a) {
+  if (!a.hiding) return a.mask;
+  const Node* from = a.result;
+  const auto& [condition, where_true, number] = *a.hiding;
+  if (std::isinf(number)) return where_true ? make_call(m, from, "aten.logical_not.default", {condition}) : condition;
+  const TensorMeta& like = a.query->tensor();
+  const auto constant = [&](double value) {
+    return make_call(m, from, "aten.full.default", {Values{}, value}, {{"dtype", like.dtype}, {"device", like.device}});
+  };
+  const double lowest =
+      like.dtype == DType::BF16 ? -0x1.fep127 : -static_cast<double>(std::numeric_limits<float>::max());
+  Node *low = constant(lowest), *none = constant(0.0);
+  return make_call(m, from, "aten.where.self",
+                   where_true ? Values{condition, low, none} : Values{condition, none, low});
+}
+
 void fuse(fx::GraphModule& m, const Attention& a) {
   fx::InsertBefore here(a.result);
   const Node* from = a.result;
@@ -412,7 +469,7 @@ void fuse(fx::GraphModule& m, const Attention& a) {
   if (!usual) named.emplace_back("scale", a.scale);
   if (a.grouped) named.emplace_back("enable_gqa", true);
   Node* fused = make_call(m, from, "aten.scaled_dot_product_attention.default",
-                          {four(a.query), four(a.key), four(a.value), a.mask, 0.0, a.causal}, named);
+                          {four(a.query), four(a.key), four(a.value), mask_of(m, a), 0.0, a.causal}, named);
   if (flat) fused = make_call(m, from, "aten.squeeze.dim", {fused, 0});
   if (Node* other = relaid(a.result); other && relay(m, other, fused)) return other->replace_all_uses_with(fused);
   if (fused->tensor() == a.result->tensor() || relay(m, a.result, fused)) return a.result->replace_all_uses_with(fused);
