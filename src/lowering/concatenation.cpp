@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "lowering/common.h"
+#include "lowering/products.h"
 #include "support/error.h"
 
 namespace coil::lowering {
@@ -42,7 +43,11 @@ TensorBox as_selection(Context& ctx, const std::vector<TensorBox>& parts, std::s
 /// One buffer, to which each part is written in its place.
 TensorBox as_writes(Context& ctx, const std::vector<TensorBox>& parts, std::size_t dim) {
   const sym::TensorMeta& meta = ctx.result();
-  auto [whole, window] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  Exprs sizes = meta.sizes;
+  if (!sizes.empty()) sizes.back() = columns_for_products(ctx, *ctx.node);
+  auto [whole, window] =
+      library_result(ctx, meta.dtype, sizes, sizes == meta.sizes ? meta.strides : sym::contiguous_strides(sizes));
+  whole.sizes = meta.sizes;
   Expr start = 0;
   for (auto& part : parts) {
     ctx.graph.provenance.absorbed.clear();

@@ -415,6 +415,21 @@ void store_for_products(Context& ctx, const fx::Node& node, const TensorBox& box
   storage->body = element_at(ctx, whole, ctx.graph.ivars(storage->sizes.size()), storage->sizes).scalar;
 }
 
+Expr columns_for_products(const Context& ctx, const fx::Node& node) {
+  constexpr std::string_view kProducts[] = {"aten.linear.default", "aten.addmm.default", "aten.mm.default"};
+  const sym::TensorMeta& meta = node.tensor();
+  const auto is_factor = [&](const fx::Node* user) {
+    if (std::ranges::find(kProducts, user->target) == std::end(kProducts)) return false;
+    const fx::Node* factor = user->args[user->is_call("aten.addmm.default") ? 1 : 0].as_node();
+    const Expr work = sym::product(user->tensor().sizes) * meta.sizes.back();
+    return factor == &node && ctx.graph.env().hint_or(work, 0) >= kSmallest;
+  };
+  const bool fits = ctx.product_vector_bytes() > 0 && meta.rank() >= 2 && !node.users().empty() &&
+                    meta.strides == sym::contiguous_strides(meta.sizes);
+  return fits && std::ranges::all_of(node.users(), is_factor) ? grown(ctx, meta.dtype, meta.sizes.back())
+                                                              : meta.sizes.back();
+}
+
 void add_linear_algebra(Table& t) {
   t["aten.linear.default"] = linear_node;
   t["aten.mm.default"] = t["aten.mm.dtype"] = mm;

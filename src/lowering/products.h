@@ -9,4 +9,8 @@ namespace coil::lowering {
 /// first product, it would have been stored for the others already, and be copied.
 void store_for_products(Context&, const fx::Node&, const TensorBox&);
 
+/// Columns of memory for the rows of a value that is stored in parts: as many as it has, or up to whole vectors where
+/// nothing but large products of such a library reads it. Those beyond its own are never written nor read.
+Expr columns_for_products(const Context&, const fx::Node&);
+
 }  // namespace coil::lowering

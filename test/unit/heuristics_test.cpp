@@ -289,6 +289,9 @@ TEST(ScatterConfigs, WholeVectorsAreAddedWhereMemoryCan) {
   EXPECT_EQ(scatter_config(part, gpu).vector, 1) << "less than a vector is added one by one";
   part.adds = false;
   EXPECT_EQ(scatter_config(part, old_gpu).vector, 2) << "and written together";
+  ScatterFacts narrow = facts;
+  narrow.vector = 8;
+  EXPECT_EQ(scatter_config(narrow, gpu).vector, 4) << "of what is read in longer runs, a vector of the result";
 }
 
 TEST(ScatterConfigs, FewIterationsGoOneByOne) {

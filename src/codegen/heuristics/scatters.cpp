@@ -39,11 +39,12 @@ ScatterFacts scatter_facts(ir::Graph& graph, const LoopNest& nest) {
 LaunchConfig scatter_config(const ScatterFacts& f, const target::Target& target) {
   const LaunchConfig alone{.threads = kScatterThreads};
   const int whole = static_cast<int>(kScatterBytes / f.element_bytes);
+  // What is read may be narrower than what is written, and then more of it lies side by side.
+  const int vector = std::min(f.vector, whole);
   // An addition is of a whole vector; what is only written may be less of one.
-  if (f.vector == 1 || f.vector > whole) return alone;
-  if (f.adds && (f.vector != whole || !target.has(target::Feature::VectorAtomics))) return alone;
-  if (f.iterations / f.vector < target.costs.threads() / 8) return alone;
-  return {.threads = kScatterThreads, .vector = f.vector};
+  if (vector == 1 || (f.adds && (vector != whole || !target.has(target::Feature::VectorAtomics)))) return alone;
+  if (f.iterations / vector < target.costs.threads() / 8) return alone;
+  return {.threads = kScatterThreads, .vector = vector};
 }
 
 }  // namespace coil::codegen
