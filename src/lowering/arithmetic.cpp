@@ -222,10 +222,30 @@ LoweringFunction sum_with_alpha(bool reversed, double sign) {
   };
 }
 
+/// The number that an argument is, if it is known while compiling.
+std::optional<double> known_number(const ops::Value& arg) {
+  const Expr* integer = arg.get_if<Expr>();
+  if (arg.is<double>() || (integer && integer->is_constant())) return arg.as_double();
+  return std::nullopt;
+}
+
 Lowered division(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
-  Element a = operand(ctx, args[0], ctx.result().sizes, t), b = operand(ctx, args[1], ctx.result().sizes, t);
+  const Element a = operand(ctx, args[0], ctx.result().sizes, t);
+  const bool exact = args.size() <= 2 || args[2].is_none();
+  // Eager multiplies by the inverse of a number on a GPU (aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu).
+  if (const auto divisor = known_number(args[1]);
+      divisor && exact && is_floating(t) && ctx.target().has(target::Feature::ThreadGrids))
+    return result(ctx, a * (t == DType::F32 ? 1.0f / static_cast<float>(*divisor) : 1.0 / *divisor));
+  const Element b = operand(ctx, args[1], ctx.result().sizes, t);
   return result(ctx, divide(a, b, args.size() > 2 ? args[2] : ops::Value(ops::None{})));
+}
+
+/// x^n by repeated squaring.
+Element integer_power(const Element& x, std::int64_t n) {
+  if (n == 1) return x;
+  const Element half = integer_power(x, n / 2), square = half * half;
+  return n % 2 ? square * x : square;
 }
 
 /// Exponents that eager computes without pow (aten/src/ATen/native/cpu/PowKernel.cpp), and small integer powers of
@@ -233,8 +253,7 @@ Lowered division(Context& ctx, const ops::Values& args) {
 Lowered pow_scalar(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
   Element x = operand(ctx, args[0], ctx.result().sizes, t);
-  const bool known = args[1].is<double>() || (args[1].is<Expr>() && args[1].get_if<Expr>()->is_constant());
-  const double exponent = known ? args[1].as_double() : NAN;
+  const double exponent = known_number(args[1]).value_or(NAN);
   if (exponent == 0) return result(ctx, x.number(1));
   if (exponent == 1) return result(ctx, x);
   if (exponent == 2) return result(ctx, x * x);
@@ -244,6 +263,13 @@ Lowered pow_scalar(Context& ctx, const ops::Values& args) {
     if (exponent == -0.5) return result(ctx, rsqrt(x));
     if (exponent == -1) return result(ctx, recip(x));
     if (exponent == -2) return result(ctx, recip(x * x));
+    // What is rounded to 16 bits does not show the roundings of a few products in f32.
+    constexpr double kMost = 32;
+    const double n = std::fabs(exponent);
+    if (t != ctx.result().dtype && n <= kMost && n == std::trunc(n)) {
+      const Element power = integer_power(x, static_cast<std::int64_t>(n));
+      return result(ctx, exponent < 0 ? recip(power) : power);
+    }
   }
   return result(ctx, pow(x, Element{&ctx.graph.pool(), ctx.number(args[1], t)}));
 }
