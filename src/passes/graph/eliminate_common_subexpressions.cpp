@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "passes/graph/passes.h"
 
@@ -23,9 +25,24 @@ bool is_alias(const Node& n) {
   return n.opcode == Opcode::GetAttr || n.target == "_operator.getitem" || (n.op && n.op->schema.is_view());
 }
 
+/// Whether the first two arguments may change places. What else depends on their order (the strides of the result) is
+/// compared apart.
+bool commutes(const Node& n) {
+  constexpr std::string_view kCommutative[] = {
+      "aten.mul.Tensor",          "aten.maximum.default",    "aten.minimum.default",
+      "aten.bitwise_and.Tensor",  "aten.bitwise_or.Tensor",  "aten.bitwise_xor.Tensor",
+      "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default",
+      "aten.eq.Tensor",           "aten.ne.Tensor"};
+  if (n.target == "aten.add.Tensor") return n.arg("alpha") == ops::Value(1);
+  return std::ranges::find(kCommutative, n.target) != std::end(kCommutative);
+}
+
 std::string key_of(const Node& n) {
   std::string key = n.target;
-  for (const ops::Value& v : n.args) key.append(1, '\x1f').append(ops::to_string(v));
+  std::vector<std::string> args;
+  for (const ops::Value& v : n.args) args.push_back(ops::to_string(v));
+  if (args.size() >= 2 && commutes(n) && args[1] < args[0]) std::swap(args[0], args[1]);
+  for (const std::string& arg : args) key.append(1, '\x1f').append(arg);
   for (const auto& [name, v] : n.kwargs) key.append(1, '\x1f').append(name).append(1, '=').append(ops::to_string(v));
   return key;
 }
