@@ -1,53 +1,11 @@
 #include "runtime/ops/winograd_weight.h"
 
-#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "runtime/device/threads.h"
 
 namespace coil::runtime {
-namespace {
-
-// Results whose windows are transformed together, so that the arithmetic is that of vectors and each line of the
-// result is written whole.
-constexpr std::int64_t kBlock = 16;
-constexpr std::int64_t kElements = winograd::kWindow * winograd::kWindow;
-
-using Block = std::array<double, kBlock>;
-using Window = std::array<Block, kElements>;
-using Rows = std::vector<std::array<double, winograd::kWindow>>;
-
-/// Windows that lie `apart`, element by element.
-Window gather(const float* windows, std::int64_t apart, std::int64_t count) {
-  Window out{};
-  for (std::int64_t b = 0; b < count; ++b)
-    for (std::int64_t k = 0; k < kElements; ++k)
-      out[static_cast<std::size_t>(k)][static_cast<std::size_t>(b)] = windows[b * apart + k];
-  return out;
-}
-
-/// `to` = a row's products with three blocks, added up.
-void combine(const std::array<double, winograd::kWindow>& row, const Block& x, const Block& y, const Block& z,
-             Block& to) {
-  for (std::size_t b = 0; b < to.size(); ++b) to[b] = row[0] * x[b] + row[1] * y[b] + row[2] * z[b];
-}
-
-/// G g G^T of each window. `half`: room for G g. Terms of the result lie `apart`.
-void transform(const Window& window, const Rows& g, std::vector<Block>& half, float* to, std::int64_t apart,
-               std::int64_t count) {
-  constexpr std::size_t w = winograd::kWindow;
-  for (std::size_t i = 0; i < g.size(); ++i)
-    for (std::size_t j = 0; j < w; ++j) combine(g[i], window[j], window[w + j], window[2 * w + j], half[i * w + j]);
-  for (std::size_t i = 0; i < g.size(); ++i)
-    for (std::size_t j = 0; j < g.size(); ++j, to += apart) {
-      Block whole;
-      combine(g[j], half[i * w], half[i * w + 1], half[i * w + 2], whole);
-      for (std::int64_t b = 0; b < count; ++b) to[b] = static_cast<float>(whole[static_cast<std::size_t>(b)]);
-    }
-}
-
-}  // namespace
 
 Tensor transformed_weight(const Tensor& weight, const winograd::Transforms& t) {
   const Tensor dense = weight.contiguous();
@@ -60,15 +18,21 @@ Tensor transformed_weight(const Tensor& weight, const winograd::Transforms& t) {
               {t.terms(), channels, results},
               {channels * step, step, 1},
               0};
-  Rows g;
+  std::vector<std::array<double, winograd::kWindow>> g;
   for (const auto& row : t.g) g.push_back({row[0].value(), row[1].value(), row[2].value()});
   parallel_ranges(channels, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Block> half(n * winograd::kWindow);
+    std::vector<std::array<double, winograd::kWindow>> half(n);  // G g
     for (std::int64_t c = begin; c < end; ++c)
-      for (std::int64_t o = 0; o < results; o += kBlock) {
-        const std::int64_t count = std::min(kBlock, results - o);
-        const Window window = gather(dense.data<float>() + (o * channels + c) * kElements, channels * kElements, count);
-        transform(window, g, half, made.data<float>() + c * step + o, channels * step, count);
+      for (std::int64_t o = 0; o < results; ++o) {
+        const float* window = dense.data<float>() + (o * channels + c) * winograd::kWindow * winograd::kWindow;
+        float* to = made.data<float>() + c * step + o;
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t j = 0; j < winograd::kWindow; ++j)
+            half[i][j] = g[i][0] * double{window[j]} + g[i][1] * double{window[winograd::kWindow + j]} +
+                         g[i][2] * double{window[2 * winograd::kWindow + j]};
+        for (std::size_t i = 0; i < n; ++i)
+          for (std::size_t j = 0; j < n; ++j, to += channels * step)
+            *to = static_cast<float>(half[i][0] * g[j][0] + half[i][1] * g[j][1] + half[i][2] * g[j][2]);
       }
   });
   return made;
