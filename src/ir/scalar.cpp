@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "support/error.h"
+#include "support/pointer_set.h"
 
 namespace coil::ir {
 
@@ -400,37 +401,51 @@ bool may_fail(Scalar root) {
   return std::ranges::any_of(topological({&root, 1}), [](Scalar s) { return s->op == ScalarOp::CheckIndex; });
 }
 
-std::vector<Scalar> topological(std::span<const Scalar> roots) {
+namespace {
+
+/// Every node below (and with) the roots for which `wanted` holds, operands before users, each once; nothing below a
+/// node that is not wanted is looked at.
+template <class Wanted>
+std::vector<Scalar> walk(std::span<const Scalar> roots, Wanted wanted) {
   std::vector<Scalar> order;
-  std::unordered_set<Scalar> done;
+  PointerSet<ScalarNode> done;
   std::vector<std::pair<Scalar, std::size_t>> stack;  // a node and how many of its children were looked at
+  const auto children = [](Scalar node) { return node->args.size() + (node->mask ? 1 : 0); };
+  const auto visit = [&](Scalar node) {
+    if (!wanted(node)) return;
+    if (children(node) > 0) {
+      if (!done.contains(node)) stack.push_back({node, 0});
+    } else if (done.insert(node)) {
+      order.push_back(node);
+    }
+  };
   for (Scalar root : roots) {
-    if (root) stack.push_back({root, 0});
+    if (root) visit(root);
     while (!stack.empty()) {
       auto& [node, next] = stack.back();
-      if (next == 0 && done.contains(node)) {
-        stack.pop_back();
+      if (next < children(node)) {
+        const std::size_t k = next++;
+        visit(k < node->args.size() ? node->args[k] : node->mask);
         continue;
       }
-      const std::size_t children = node->args.size() + (node->mask ? 1 : 0);
-      if (next < children) {
-        Scalar child = next < node->args.size() ? node->args[next] : node->mask;
-        ++next;
-        if (!done.contains(child)) stack.push_back({child, 0});
-        continue;
-      }
-      if (done.insert(node).second) order.push_back(node);
+      if (done.insert(node)) order.push_back(node);
       stack.pop_back();
     }
   }
   return order;
 }
 
-std::vector<Scalar> loads(Scalar root) {
-  std::vector<Scalar> result;
-  if (!root || !root->has_loads) return result;
-  for (Scalar s : topological({&root, 1}))
-    if (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad) result.push_back(s);
+}  // namespace
+
+std::vector<Scalar> topological(std::span<const Scalar> roots) {
+  return walk(roots, [](Scalar) { return true; });
+}
+
+std::vector<Scalar> loads(Scalar root) { return loads(std::span(&root, 1)); }
+
+std::vector<Scalar> loads(std::span<const Scalar> roots) {
+  std::vector<Scalar> result = walk(roots, [](Scalar s) { return s->has_loads; });
+  std::erase_if(result, [](Scalar s) { return s->op != ScalarOp::Load && s->op != ScalarOp::LinearLoad; });
   return result;
 }
 

@@ -161,6 +161,7 @@ COIL_EXTENSION_API std::vector<Scalar> topological(std::span<const Scalar> roots
 COIL_EXTENSION_API bool may_fail(Scalar root);
 /// Loads of both kinds below the root, each distinct one once.
 COIL_EXTENSION_API std::vector<Scalar> loads(Scalar root);
+std::vector<Scalar> loads(std::span<const Scalar> roots);
 /// `add(load(buf0, [i0, i1]), 1.0)`.
 COIL_EXTENSION_API std::string to_string(Scalar);
 

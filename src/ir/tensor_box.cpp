@@ -307,7 +307,8 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
   return along >= across;
 }
 
-/// How many chunks give a GPU enough threads: a row has up to a block's, a column a few.
+/// Into how many chunks a reduction is cut so that a GPU has work for all its threads. A row (`neighbours`) occupies up
+/// to a block of threads, a column only a few.
 std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbours) {
   constexpr std::int64_t kThreads = 132 * 2048, kMaxChunks = 256;
   const std::int64_t of_output =
@@ -318,7 +319,8 @@ std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbour
   return chunks < 4 ? 1 : std::min(chunks, kMaxChunks);
 }
 
-/// Whether rows whose reduction is read again stay in one piece, since clusters of blocks hold them until then.
+/// Whether rows are not cut into chunks because they are read again after their reduction: a cluster of blocks keeps a
+/// whole row in shared memory until then.
 bool stays_whole(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, Scalar body) {
   const auto rows = graph.env().simplify(sym::product(sizes)).constant(),
              count = graph.env().simplify(sym::product(reduced)).constant();
@@ -492,7 +494,7 @@ namespace {
 
 constexpr std::uint32_t kFewOps = 6, kSomeOps = 24;
 
-/// Beside its reads: a transcendental function, or more than a few operations.
+/// Whether a body, beside what it reads, evaluates a transcendental function or more than a few operations.
 bool computes_much(Scalar body, std::uint32_t few = kFewOps) {
   if (body->ops > few) return true;
   for (Scalar s : topological({&body, 1}))
@@ -509,8 +511,8 @@ std::int64_t bytes_or(Graph& graph, const Exprs& sizes, DType dtype, std::int64_
   return count < 0 ? fallback : count * static_cast<std::int64_t>(size_of(dtype));
 }
 
-/// Bytes of a tensor: by hints, where sizes have none by the end of their range, or by its beginning where it has no
-/// end.
+/// Bytes of a tensor: by the sizes' hints; without hints by the largest number of elements that their ranges allow, or
+/// by the smallest if there is no largest.
 std::int64_t likely_bytes(Graph& graph, const Exprs& sizes, DType dtype) {
   const Expr count = sym::product(sizes);
   const sym::Range range = graph.env().bounds(count);
@@ -518,7 +520,7 @@ std::int64_t likely_bytes(Graph& graph, const Exprs& sizes, DType dtype) {
   return std::min(std::max<std::int64_t>(known, 0), kUnlimited) * static_cast<std::int64_t>(size_of(dtype));
 }
 
-/// What loads read, each its whole tensor; nothing when sizes are not known, or data decide places.
+/// Bytes that the loads read, if each reads its tensor once; nothing if sizes are unknown or an index is data.
 std::optional<std::int64_t> bytes_read(Graph& graph, std::span<const Scalar> loads) {
   std::int64_t read = 0;
   for (Scalar load : loads) {

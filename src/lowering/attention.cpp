@@ -36,7 +36,7 @@ bool is_for_gpu(const Context& ctx, const TensorBox& q) {
 }
 bool is_for_gpu_library(const Context& ctx, const TensorBox& q) { return is_for_gpu(ctx, q) && !has_blocks(ctx, q); }
 
-/// Bytes on which a GPU's library wants rows to begin.
+/// GPU libraries are fast only where each row begins at a multiple of so many bytes.
 constexpr std::int64_t kRowAlignment = 16;
 
 /// Rows of heads, or of scores, as a GPU's library reads them.
@@ -48,8 +48,8 @@ BufferView rows_operand(const Context& ctx, const TensorBox& box) {
   return library_operand(box);
 }
 
-/// A mask [B, H, S, T] with rows that begin on whole vectors: as it lies, or computed so, with one of each of what is
-/// the same all along a dimension.
+/// A mask [B, H, S, T] whose rows begin on whole vectors. If it does not lie so in memory, a kernel writes it so; a
+/// dimension along which the mask does not change then has size 1 and is repeated by a stride of 0.
 BufferView mask_in_rows(Context& ctx, const TensorBox& m) {
   if (m.storage->realized())
     if (auto view = m.strided(); view && lies_in_rows(*view)) return *view;
@@ -106,7 +106,7 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
   Exprs sizes = q.sizes, strides;
   sizes[3] = v.sizes[3];
   if (meta.rank() == 4) strides = meta.strides;
-  // On a GPU the heads of a query side by side, which is what the product behind attention reads.
+  // On a GPU all heads of one query are neighbours in memory: the product that follows attention reads them as one row.
   if (is_for_gpu(ctx, q)) strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
   auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
   library_ops::Attributes attributes{

@@ -29,7 +29,7 @@ Element element(Context& ctx, const TensorBox& box, const Exprs& sizes) {
   const std::size_t lead = sizes.size() - box.rank();
   Exprs index;
   for (std::size_t d = 0; d < box.rank(); ++d) {
-    // By a guard it may be 1 where no constant says so.
+    // A free size may be known to be 1 by a guard, so a comparison with the constant is not enough.
     const bool repeated = box.sizes[d] != sizes[lead + d] && is_one(ctx, box.sizes[d]);
     index.push_back(repeated ? Expr(0) : ctx.graph.ivar(lead + d));
     if (!repeated) require_equal(ctx, box.sizes[d], sizes[lead + d]);
@@ -45,7 +45,7 @@ Element element_at(Context& ctx, const TensorBox& box, const Exprs& index, const
 Element operand(Context& ctx, const ops::Value& arg, const Exprs& sizes, DType register_type) {
   if (auto box = ctx.optional_tensor(arg)) {
     Element v = element(ctx, *box, sizes).cast(register_type);
-    // Eager makes 16-bit floats of integers first, and the greatest of those is small.
+    // Eager converts integers to f16 before it computes, and large ones become infinite on the way.
     const bool overflows = register_type == DType::F32 && !is_floating(box->dtype()) && size_of(box->dtype()) > 2 &&
                            ctx.node->is_tensor() && ctx.result().dtype == DType::F16;
     if (overflows) v = where(ge(abs(v), 65520.0), copysign(v.number(INFINITY), v), v);
@@ -117,7 +117,7 @@ Device device_of(const Context& ctx) {
   if (auto* list = meta->get_if<ops::Values>(); list && !list->empty()) meta = &list->front();
   auto* tensor = meta->get_if<sym::TensorMeta>();
   if (tensor || !ctx.graph.on_several_devices) return tensor ? tensor->device : Device{};
-  // What gives numbers is carried out where its operand lies.
+  // An operator whose results are numbers has no device of its own: it runs on its operand's.
   for (const ops::Value& arg : ctx.node->args)
     if (const auto box = ctx.optional_tensor(arg); box && box->storage) return box->device();
   return ctx.graph.target().device;

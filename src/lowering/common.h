@@ -48,7 +48,8 @@ void add_numbers(Table&);
 void add_user_kernels(Table&);
 void add_collectives(Table&);
 
-/// Sizes that must be equal: where they depend on data and may not be, the run tells.
+/// States that two sizes are equal. Sizes that depend on data and may differ are compared when the program runs, which
+/// fails if they do.
 void require_equal(Context&, Expr, Expr);
 /// The element of a tensor broadcast to `sizes`, at i0, i1, …
 Element element(Context&, const TensorBox&, const Exprs& sizes);
@@ -109,14 +110,14 @@ TensorBox unsqueeze(Context&, const TensorBox&, std::size_t dim);
 
 /// A library operand: the realised tensor as a strided window (a dense copy where it is none).
 BufferView library_operand(const TensorBox&);
-/// Whether the last dimension is dense and begins on a vector of so many bytes wherever the others stand (a stride of 0
-/// repeats).
+/// Whether each row (the last dimension) is dense and starts at a multiple of so many bytes, at every index of the
+/// other dimensions. A stride of 0 is allowed there.
 bool lies_in_vectors(const BufferView&, std::int64_t bytes);
-/// The same where the operation takes any layout: what is a range of each dimension of a computed value leaves open in
-/// which layout the value is made (ir/relayout.h).
+/// The same for an operation that takes its operand in any layout. If the operand is a range of each dimension of a
+/// computed value, the layout of that value stays open until layouts are chosen (ir/relayout.h).
 BufferView open_operand(Context&, const TensorBox&);
-/// An index that is data, as an index expression: the variable x<k> of a checked value that joins `indirect`; or the
-/// expression itself, where the value is one that is in range for certain.
+/// An index that is data, as an index expression. The value is checked against `size` and joins `indirect`, and the
+/// result is its variable x<k>. A value that is an index expression and certainly in range is returned as it is.
 Expr indirect_index(Context&, Element index, Expr size, const std::vector<sym::LoopVar>& loops,
                     std::vector<Scalar>& indirect);
 
@@ -154,13 +155,13 @@ std::pair<TensorBox, BufferView> library_result(Context&, DType, const Exprs& si
 ir::Extern library_move(const ir::BufferView& from, const ir::BufferView& into);
 /// A tensor in memory of its own by such a move.
 TensorBox library_copy(Context&, const TensorBox&, const Exprs& strides);
-/// Writes a part of a buffer that several operations put together: for each i0… below `sizes`, the element at `at` over
-/// i0….
+/// Writes one part of a buffer that several operations fill: for each point i0, i1, … below `sizes`, `body` goes to the
+/// element at index `at`, which is an expression over these variables.
 void store_part(Context&, ir::BufferId, const Exprs& sizes, Exprs at, Element body);
 void add_library_call(Context&, std::string op, library_ops::Attributes attributes, std::vector<BufferView> inputs,
                       std::vector<BufferView> outputs);
 
-/// Where the node that is lowered lies: its results, or its first operand where they are numbers.
+/// The device of the node that is lowered: that of its results, or of its first operand if the results are numbers.
 Device device_of(const Context&);
 
 /// A dimension argument, counted from the end when negative.

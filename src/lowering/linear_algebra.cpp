@@ -38,7 +38,7 @@ Expr grown(const Context& ctx, DType dtype, Expr n) {
   return (more - *c) * kMostGrowth <= *c ? Expr(more) : n;
 }
 
-/// The dimension of the storage that dimension `d` of a view walks through alone.
+/// The dimension of the storage that dimension `d` of a view indexes, if no other dimension of the view does.
 std::optional<std::size_t> storage_dimension(Context& ctx, const TensorBox& box, std::size_t d) {
   if (box.linear) return std::nullopt;
   const Expr variable = ctx.graph.ivar(d);
@@ -62,7 +62,8 @@ bool may_grow(Context& ctx, const TensorBox& box, std::size_t d, Expr uses) {
   return storage_dimension(ctx, box, d) && worth_a_copy(ctx, box, uses);
 }
 
-/// Whether a kernel of the program makes something that the value is computed from, and may as well compute the value.
+/// Whether the value is computed from the result of a loop of this program: then that loop's kernel can compute the
+/// value too.
 bool follows_a_kernel(Context& ctx, ir::Scalar body) {
   for (ir::Scalar load : ir::loads(body))
     for (ir::OperationId w : ctx.graph.buffer(load->buffer).writers) {
@@ -72,8 +73,8 @@ bool follows_a_kernel(Context& ctx, ir::Scalar body) {
   return false;
 }
 
-/// A computed value in a buffer of larger sizes, the rest of which is 0: in parts, so that the value has the loops that
-/// it is computed in anywhere else and shares their kernel.
+/// Stores a computed value in a buffer of larger sizes and fills the rest with 0. Value and rest are operations of
+/// their own, so that the value keeps its iteration space and can be fused with other operations over it.
 TensorBox stored_in_parts(Context& ctx, const TensorBox& whole, const Exprs& sizes) {
   const Exprs& own = whole.sizes;
   auto [result, window] = library_result(ctx, whole.dtype(), sizes, sym::contiguous_strides(sizes));
@@ -180,8 +181,8 @@ Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, st
   return result;
 }
 
-/// Multiplications of the largest product that has the node's value as a factor, as it is or turned over; 0 where none
-/// has.
+/// Number of multiplications in the largest product that has the node's value, or a transpose of it, as a factor; 0 if
+/// there is no such product.
 std::int64_t largest_product(const Context& ctx, const fx::Node& node) {
   constexpr std::string_view kViews[] = {"aten.t.default",    "aten.transpose.int",        "aten.permute.default",
                                          "aten.view.default", "aten._unsafe_view.default", "aten.reshape.default"};

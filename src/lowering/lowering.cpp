@@ -226,8 +226,8 @@ class Driver {
     return flag ? flag->condition : sym::ne(value.as_int(), 0);
   }
 
-  /// What the program asserts of its sizes is known to what is lowered after it, and checked where the sizes are first
-  /// known.
+  /// Takes the program's assertions about sizes as facts for what is lowered next, and adds their checks where the
+  /// sizes are first known.
   void add_asserts() {
     for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
       if (n->opcode == fx::Opcode::Placeholder && n->is_tensor())
@@ -270,7 +270,7 @@ class Driver {
     if (!max.is_none()) require(sym::le(size, max.as_int()), "at most", max.as_int());
   }
 
-  /// In a branch or loop: about symbols of the program around it, where it need not hold.
+  /// Whether a condition in a branch or a loop is about symbols of the program around it: outside it need not hold.
   bool is_of_outside(Expr condition) const {
     for (Expr s : sym::free_symbols(condition))
       if (graph_->defined_symbols.contains(std::string(s.name()))) return true;
@@ -340,8 +340,8 @@ class Driver {
     }
   }
 
-  /// A value that eager lays out as its operands of the same sizes still lies as they do where those were given other
-  /// strides: behind a convolution with its channels innermost.
+  /// Eager gives a pointwise result the layout of its operands. If lowering gave operands of the same sizes other
+  /// strides than eager's (channels innermost behind a convolution), the value follows them.
   void lie_as_operands(const fx::Node& node, const TensorBox& box) {
     if (box.storage->realized() || !box.is_whole()) return;
     const Exprs* strides = nullptr;
@@ -367,7 +367,8 @@ class Driver {
     for (const TensorBox& box : operands) ir::realize_before_more(box, operands);
   }
 
-  /// Sizes by arithmetic on numbers that data tell (`u0 - 5`) may come out negative: the run says where.
+  /// Sizes computed from numbers that are data (`u0 - 5`) may be negative: a check in the program then fails the run
+  /// and names the operator.
   void require_no_negative_sizes(const ops::Value& meta) {
     if (auto* list = meta.get_if<ops::Values>())
       for (const ops::Value& item : *list) require_no_negative_sizes(item);
@@ -398,8 +399,8 @@ class Driver {
                                           ctx_.node->target, ctx_.node->where()));
   }
 
-  /// Drops library calls made since an operation when the device lacks one of them; false when it has them all. Values
-  /// that were put into memory for them stay.
+  /// If the device cannot carry out one of the library calls made since operation `since`, drops all of those calls and
+  /// returns true. Values that were put into memory as their operands stay there.
   bool hand_over(std::size_t since) {
     auto& all = graph_->operations();
     auto lacks = [&](const ir::Operation& op) {
@@ -411,7 +412,7 @@ class Driver {
     return true;
   }
 
-  /// What lowering made must be what the graph says.
+  /// Throws Error if the dtype or the sizes of a lowered value are not those that the graph records.
   void check(const fx::Node& node, const TensorBox& box, const sym::TensorMeta& meta) {
     bool same = box.dtype() == meta.dtype && box.rank() == meta.rank();
     for (std::size_t d = 0; same && d < meta.rank(); ++d) same = equal(node, box.sizes[d], meta.sizes[d]);
@@ -422,8 +423,9 @@ class Driver {
                 node.target, node.where());
   }
 
-  /// Of sizes that depend on data, or are made of floats, the run may have to tell; so it may of free ones of which two
-  /// ways to say the same are not seen to be one (what is left of a size behind its first half).
+  /// Whether two sizes are equal. Where that is not known at compile time, the program checks it when it runs: for
+  /// sizes that depend on data or are made of floats, and for expressions over free sizes whose equality is not found
+  /// (a size less its first half).
   bool equal(const fx::Node& node, Expr made, Expr recorded) {
     auto& env = graph_->env();
     if (env.statically_known_equal(made, recorded)) return true;

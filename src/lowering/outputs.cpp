@@ -83,7 +83,8 @@ TensorBox ProgramStorage::input(const fx::Input& input, const fx::Node& placehol
   return ir::whole(graph_, id);
 }
 
-/// Of a program on one device constants have none of their own: they go where it runs.
+/// The device of an attribute. In a program on one device constants have no device of their own, since they go where it
+/// runs.
 Device ProgramStorage::attribute_device(const std::string& name) const {
   if (!graph_.on_several_devices) return {};
   for (const fx::Node* n = module_.graph.first(); n; n = n->next())
@@ -193,7 +194,7 @@ class Outputs {
       return window(storage_.buffer(*base));
     if (auto found = written_.find(base); found != written_.end()) return window(found->second);
     if (node == base) return window(own_memory(node));
-    // A view that nothing else shares memory with needs not hold on to all of its base.
+    // A view that shares memory with no other output gets memory of its own size, not that of its base.
     const TensorBox& whole = std::get<TensorBox>(ctx_.values.at(base));
     if (outputs_on_[base] == 1 && !whole.storage->realized() &&
         ir::dense_strides(graph_.env(), meta.sizes, meta.strides) == meta.strides)
@@ -201,8 +202,8 @@ class Outputs {
     return window(own_memory(base));
   }
 
-  /// A value of its own in whatever layout is best for those who make it: that stays open until layouts are chosen.
-  /// What shares memory with other results, or has strides that are not known, is as recorded.
+  /// An output whose strides the caller leaves open: its layout is chosen later, as is best for the operations that
+  /// make it. An output that shares memory with others, or whose strides are unknown, has the recorded layout.
   BufferView tensor_of_any_strides(const fx::Node* node) {
     const fx::Node* base = base_of(node);
     if (node != base || base->opcode != fx::Opcode::CallFunction || outputs_on_[base] != 1 || written_.contains(base) ||
@@ -272,7 +273,7 @@ class Outputs {
       }
       graph_.provenance.absorbed.clear();
       Element body = element(ctx_, box, layout.sizes).cast(register_type(layout.dtype));
-      // What may fail half way is not made in memory of the caller, but moved there.
+      // If the computation may fail half way, it writes to memory of the program, and a copy moves it to the caller's.
       if (reads_written_elsewhere(body, to) || ir::may_fail(body.scalar)) {
         box = ir::make_pointwise(graph_, layout.dtype, layout.device, layout.sizes, body, layout.strides);
         box.realize();
@@ -291,7 +292,8 @@ class Outputs {
     for (auto& [to, store] : writes) graph_.add_operation(std::move(store));
   }
 
-  /// Kernels have no complex numbers: the library moves them. Nothing where the memory has its value already.
+  /// The library call that moves complex numbers, which kernels do not have; nothing if they are in that memory
+  /// already.
   std::optional<ir::Operation> complex_store(const TensorBox& box, ir::BufferId to, const ir::Layout& layout) {
     BufferView from = library_operand(box);
     const BufferView into{to, layout.dtype, layout.sizes, layout.strides, 0};

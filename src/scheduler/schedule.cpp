@@ -90,7 +90,7 @@ class Fuser {
     std::vector<std::size_t> writers, readers;  ///< items, ascending
     std::size_t to_come = 0;                    ///< operations that read it and are not placed yet
   };
-  static constexpr std::size_t kReaders = 4;  ///< of a buffer, the last ones, that another reader may join
+  static constexpr std::size_t kReaders = 4;  ///< how many of the last readers of a buffer another reader may join
   /// Bookkeeping of an item: buffers it touches, size of its bodies.
   struct Info {
     std::set<BufferId> reads, writes;
@@ -100,12 +100,13 @@ class Fuser {
     Device device;
   };
 
-  /// What the items before it mean to an operation.
+  /// Which of the items before an operation it must follow, may join, or may not join.
   struct Before {
     std::size_t earliest = 0;         ///< the first item that it may be part of
     std::set<std::size_t> conflicts;  ///< items that it may follow but not join
     std::set<std::size_t> producers;  ///< of what it reads
-    /// Items that read what it writes: it may join one where each element is read before.
+    /// Items that read a buffer which the operation writes: it may join one of them if that reads each element before
+    /// the operation writes it.
     std::set<std::size_t> overwrites;
   };
 
@@ -119,7 +120,7 @@ class Fuser {
     for (BufferId b : op.outs) {
       for (std::size_t w : uses_[b].writers) {
         out.earliest = std::max(out.earliest, w);
-        const bool last = w == uses_[b].writers.back();  // what is before it cannot be joined anyway
+        const bool last = w == uses_[b].writers.back();  // items before the last writer cannot be joined anyway
         if (!last || !writes_beside(op, reads, w, b)) out.conflicts.insert(w);
       }
       for (std::size_t r : uses_[b].readers) out.earliest = std::max(out.earliest, r), out.overwrites.insert(r);
@@ -190,8 +191,8 @@ class Fuser {
     }
   }
 
-  /// A whole value that moves to memory of the caller, or to where parts of it will be replaced: a kernel of its own,
-  /// which passes/wrapper/coalesce_copies.h may find needless.
+  /// Whether an operation copies a whole value to memory of the caller, or into a buffer of which parts are written
+  /// later. Such a copy is a kernel of its own, which passes/wrapper/coalesce_copies.h may find needless.
   bool is_copy(const Operation& op) {
     const ir::Buffer& to = graph_.buffer(op.outs[0]);
     return (to.kind != ir::BufferKind::Computed || to.writers.size() > 1) && ir::copied_buffer(graph_, op);
@@ -205,8 +206,8 @@ class Fuser {
     return std::ranges::any_of(op.outs, [&](BufferId b) { return graph_.buffer(b).kind != ir::BufferKind::Computed; });
   }
 
-  /// Whether the operation writes a part of the buffer that no member of the item writes, where neither reads the
-  /// buffer: their order means nothing.
+  /// Whether the operation and the item write different parts of a buffer and neither reads it, so that their order
+  /// does not matter.
   bool writes_beside(const Operation& op, const std::vector<BufferId>& reads, std::size_t item, BufferId buffer) {
     const auto* group = std::get_if<Group>(&out_.items[item]);
     if (!group || !std::holds_alternative<ir::Pointwise>(op.node) || infos_[item].reads.contains(buffer) ||
@@ -219,8 +220,8 @@ class Fuser {
     });
   }
 
-  /// Whether a value that is about to be copied is used in the kernel that makes it alone but for that, so that it is
-  /// better stored to where it is copied to.
+  /// Whether the copy of a value is its only use outside of the kernel that makes it. Then the kernel stores it where
+  /// it is copied to, and the value needs no memory.
   bool needs_no_memory(BufferId b) {
     const Use& use = uses_[b];
     return use.writers.size() == 1 && use.to_come == 1 &&
@@ -368,7 +369,7 @@ class Fuser {
     std::int64_t gain = 0;
   };
 
-  /// Buffers that an item touches, but for those that it alone touches, as far as is known here.
+  /// How many buffers of an item need memory: those that it alone touches do not, as far as is known by now.
   std::size_t buffers_with_memory(const Info& info) {
     const auto is_inside = [&](BufferId b) {
       return info.reads.contains(b) && graph_.buffer(b).kind == ir::BufferKind::Computed && uses_[b].to_come == 0 &&
@@ -417,7 +418,8 @@ class Fuser {
     return best;
   }
 
-  /// Whether each element that the operation writes over is read by the group at that point alone, and so before.
+  /// Whether the group reads each element that the operation overwrites only at the point that overwrites it, and so
+  /// before it is overwritten.
   bool overwrites_in_place(const Group& joined, const Operation& op, const Member& member) {
     if (!choices_->overwrites() || !joined.pointwise() || member.role != Role::Outer) return false;
     const auto loops = loop_vars(graph_, joined);
@@ -433,7 +435,8 @@ class Fuser {
     });
   }
 
-  /// Whether the kernel stays within the policy's size. Terms that bodies over the same variables share are there once.
+  /// Whether the kernel has at most as many scalar operations as the policy allows. Terms that several bodies over the
+  /// same variables share count once.
   bool bodies_fit(const Group& group, const Info& info, const Operation& op, const Member& member,
                   std::string& reason) const {
     if (info.scalar_ops + body_ops(op) <= choices_->max_scalar_ops()) return true;
@@ -510,7 +513,7 @@ class Fuser {
     return false;
   }
 
-  /// Of Joint: elements that operations, as members of a group with rows, read or store apart.
+  /// Joint::scattered: elements that operations of a group with rows load or store with a distance between neighbours.
   std::int64_t scattered(const Group& joined, const Operation& op, const Member& member) {
     if (joined.inner.empty()) return 0;
     if (member.role == Role::Outer) return stores_across(joined, op, member) ? elements(op) : 0;
@@ -544,7 +547,8 @@ class Fuser {
 
   std::int64_t elements(const Operation& op) { return graph_.env().hint_or(sym::product(op.sizes()), 0); }
 
-  /// Whether neighbours of a row are no neighbours where the operation stores them, or where it loads as many.
+  /// Whether neighbours of a row lie apart in memory where the operation stores them, or in an operand of at least as
+  /// many elements.
   bool lies_apart(const Group& joined, const Operation& op, const Member& member) {
     const auto apart = [&](Expr at) {
       const Exprs from{graph_.rvar(joined.inner.size() - 1)}, to{from[0] + 1};
@@ -562,7 +566,7 @@ class Fuser {
     });
   }
 
-  /// Of Joint: bytes of a row of the widest type that is read, but for what the kernel itself makes.
+  /// Joint::row_bytes: bytes of a row in the widest type that the kernel reads from memory.
   std::int64_t row_bytes(const Group& joined, const Info& info, const std::vector<BufferId>& reads) {
     const auto row = graph_.env().simplify(sym::product(joined.inner)).constant();
     if (!row) return 0;

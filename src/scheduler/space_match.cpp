@@ -239,22 +239,12 @@ class Matcher {
 }  // namespace
 
 std::vector<ir::Scalar> loads_of(const ir::Operation& op) {
-  std::vector<ir::Scalar> out;
-  auto take = [&](ir::Scalar root) {
-    for (ir::Scalar l : ir::loads(root))
-      if (std::find(out.begin(), out.end(), l) == out.end()) out.push_back(l);
-  };
-  if (auto* p = std::get_if<ir::Pointwise>(&op.node))
-    take(p->body);
-  else if (auto* r = std::get_if<ir::Reduction>(&op.node))
-    take(r->body);
-  else if (auto* s = std::get_if<ir::Scan>(&op.node))
-    take(s->body);
-  else if (auto* c = std::get_if<ir::Scatter>(&op.node)) {
-    take(c->body);
-    for (ir::Scalar x : c->indirect) take(x);
+  if (const auto* scatter = std::get_if<ir::Scatter>(&op.node)) {
+    std::vector<ir::Scalar> roots{scatter->body};
+    roots.insert(roots.end(), scatter->indirect.begin(), scatter->indirect.end());
+    return ir::loads(roots);
   }
-  return out;
+  return ir::loads(op.body());
 }
 
 std::vector<Placement> placements(ir::Graph& graph, const Group& group, const ir::Operation& op) {

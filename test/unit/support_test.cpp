@@ -8,6 +8,7 @@
 #include "support/hash.h"
 #include "support/log.h"
 #include "support/mapped_file.h"
+#include "support/pointer_set.h"
 #include "support/subprocess.h"
 #include "temporary_folder.h"
 #include "tensor/safetensors.h"
@@ -136,6 +137,17 @@ std::string with_header(std::string header, std::size_t data) {
   std::string file(8, '\0');
   file[0] = static_cast<char>(header.size());
   return file + header + std::string(data, '\0');
+}
+
+TEST(PointerSet, HoldsEachPointerOnceAsItGrows) {
+  const std::vector<double> items(1000);
+  PointerSet<double> set;
+  for (std::size_t k = 0; k < items.size(); k += 2) EXPECT_TRUE(set.insert(&items[k]));
+  for (std::size_t k = 0; k < items.size(); ++k) {
+    EXPECT_EQ(set.contains(&items[k]), k % 2 == 0);
+    EXPECT_EQ(set.insert(&items[k]), k % 2 == 1);
+  }
+  EXPECT_EQ(set.size(), items.size());
 }
 
 TEST(Safetensors, RefusesMalformedFiles) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "codegen/cpp/kernel_printer.h"
+#include "codegen/in_place.h"
 #include "device/pieces.h"
 #include "support/error.h"
 #include "support/hash.h"
@@ -16,17 +17,17 @@ namespace {
 constexpr std::int64_t kBlockElements = 1024;
 constexpr std::int64_t kScratchElements = 8192;  // longest row kept on the stack
 constexpr std::int64_t kWindow = 32;             // points of a window that are written out
-constexpr std::size_t kWindowText = 1200;        // scalar nodes that writing out, or writing twice, may make
-constexpr std::size_t kSmallText = 100;          // the same, where each condition is one for a whole vector
-constexpr std::size_t kConditions = 32;          // conditions worth one test
+constexpr std::size_t kWindowText = 1200;        // most scalar nodes of a window written out, or of two versions
+constexpr std::size_t kSmallText = 100;          // the same if each condition is one for a whole vector
+constexpr std::size_t kConditions = 32;          // most conditions that one test in front stands for
 constexpr std::int64_t kStrip = 1024;            // most columns that a reduction over rows takes at once
-constexpr std::int64_t kFewRows = 16;            // rows that a strip is not worth
+constexpr std::int64_t kFewRows = 16;            // so few rows are not worth a strip
 constexpr std::int64_t kRowsOfPart = 128;    // rows of a strip that are added up before their sum is added to a total
 constexpr std::int64_t kFewPoints = 4;       // parallel points that strips should leave
-constexpr std::int64_t kShortRow = 2 << 10;  // bytes of a row that the processor's own fetching ahead is enough for
-// Bytes of a row of which the nearest cache holds two and what is made of them.
+constexpr std::int64_t kShortRow = 2 << 10;  // bytes of a row short enough for the processor's own prefetching
+// Bytes of a row such that the first-level cache holds two rows and what is computed from them.
 constexpr std::int64_t kNearRow = 8 << 10;
-constexpr std::int64_t kFarRow = 512 << 10;  // bytes of a row of which the next cache holds two
+constexpr std::int64_t kFarRow = 512 << 10;  // bytes of a row such that the second-level cache holds two
 
 }  // namespace
 
@@ -313,7 +314,7 @@ std::optional<std::vector<std::string>> Printer::next_places(Scalar load) {
     const auto ahead = sym::linear_in(a->index[0], nest_.outer.back().var);
     const Expr length = span(a->buffer);
     if (!ahead || ahead->coefficient.is_constant(0) || length.is_constant(0)) return std::nullopt;
-    // Any place will do behind the last point.
+    // After the last point there is no next row: any valid address will do.
     const std::string at = text(a->index[0] + ahead->coefficient);
     out.push_back(fresh());
     line(fmt::format("const i64 {0} = {1} >= 0 && {1} < {2} ? c_load_i64({3} + {1}) : 0;", out.back(), at, text(length),
@@ -382,7 +383,7 @@ std::optional<Expr> Printer::at_worst(Expr condition) {
   }
   if (condition.kind() != sym::Kind::Lt && condition.kind() != sym::Kind::Le) return std::nullopt;
   Expr d = condition.operands()[0] - condition.operands()[1];
-  std::vector<std::pair<Expr, Expr>> vars;  // and how far each goes from where it is, or is allowed to be
+  std::vector<std::pair<Expr, Expr>> vars;  // each variable and how far it goes from its present value
   if (auto c = sym::linear_in(d, *vector_); c && sym::contains(d, *vector_)) {
     const auto k = c->coefficient.constant();
     if (!k) return std::nullopt;
@@ -635,29 +636,10 @@ Kernel Printer::finish() {
       nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
   k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / std::max(point, 1.0)));
   k.may_fail = may_fail_;
-  k.in_place = in_place();
+  if (!scatters())
+    k.in_place = in_place_pairs(
+        graph_, nest_, [](const Statement&) { return true; }, [&](BufferId b) { return !made_.contains(b); });
   return k;
-}
-
-std::vector<std::pair<BufferId, BufferId>> Printer::in_place() {
-  std::vector<std::pair<BufferId, BufferId>> pairs;
-  for (std::size_t k = 0; k < nest_.statements.size(); ++k) {
-    const Statement& out = nest_.statements[k];
-    if (!out.stored || out.role == Role::Reduce || scatters()) continue;
-    const std::size_t width = size_of(graph_.buffer(out.op->outs[0]).layout.dtype);
-    std::map<BufferId, bool> fits;
-    for (std::size_t j = 0; j < nest_.statements.size(); ++j)
-      for (Scalar l : linear_loads(nest_.statements[j])) {
-        const bool ok = j <= k && l->index[0] == out.store && l->args.empty() && !l->mask &&
-                        nest_.statements[j].level <= out.level &&
-                        size_of(graph_.buffer(l->buffer).layout.dtype) == width;
-        auto [it, added] = fits.emplace(l->buffer, ok);
-        it->second = it->second && ok;
-      }
-    for (auto [b, ok] : fits)
-      if (ok && !made_.contains(b)) pairs.emplace_back(b, out.op->outs[0]);
-  }
-  return pairs;
 }
 
 std::string kernel_support() { return sym::cpp_helpers() + device::whole("cpp/checks.h"); }

@@ -86,8 +86,8 @@ class Printer {
     tail_ = false;
     line("}");
   }
-  /// Both versions of what `body` prints, where conditions (padding, bounds of windows) hold for most points: one that
-  /// takes them for granted, behind a test of them all, and one that minds them.
+  /// Prints `body` in two versions if its conditions (padding, bounds of windows) hold for most points: a test of all
+  /// conditions chooses between one that assumes them and one that checks each.
   template <class F>
   void versions(F body) {
     const auto conditions = common_conditions();
@@ -102,8 +102,8 @@ class Printer {
     in_scope(body);
     line("}");
   }
-  /// Conditions of masks with what holds at the worst lane and window point, as an expression; none where two versions
-  /// are not worth their text.
+  /// Conditions of masks, each with an expression that says that it holds at every lane and window point; none if two
+  /// versions are not worth their text.
   std::vector<std::pair<Expr, Expr>> common_conditions();
   std::optional<Expr> at_worst(Expr condition);
 
@@ -135,15 +135,16 @@ class Printer {
   void points_together(const std::string& r, const std::string& step, const std::vector<Statement*>& statements);
   void rows_of_strip(const LoopDim& dim, const std::vector<Statement*>& statements);
   void point(const std::vector<Statement*>& statements);
-  /// Rows that the first level of the next point reads from memory: fetched while the second level of this one
-  /// computes, when memory would stand idle.
+  /// Prefetches the rows that the first level of the next point reads. That is done while the second level of this
+  /// point computes, when memory would be idle.
   void find_next_rows();
-  /// What the indices of a load are for the next point, as variables, where they are numbers in memory.
+  /// Variables that hold a load's indices for the next point; nothing if these are not numbers in memory.
   std::optional<std::vector<std::string>> next_places(Scalar load);
   /// Small constant inner loops written out, so that conditions on window positions are settled here.
   bool flat(const std::vector<Statement*>& statements) const;
   void flat_points(const std::vector<Statement*>& statements);
-  /// Bodies with what is assumed taken for true; the statements as they were come back at the end of `body`.
+  /// Runs `body` with the assumed conditions replaced by true in all statements, and restores the statements
+  /// afterwards.
   template <class F>
   void with_bodies(const std::vector<Statement*>& statements, const std::function<void(Statement&)>& change, F body) {
     std::vector<Statement> before;
@@ -153,9 +154,9 @@ class Printer {
   }
   Scalar assume(Scalar body);
 
-  /// Whether a load is lane by lane, and each row of the vector dimension reads the same by it.
+  /// Whether a load takes its lanes one by one and reads the same elements for each row of the vector dimension.
   bool repeats_with_rows(Scalar load);
-  /// Rows of what such loads read, made before the vector loop where they are not there already.
+  /// Gathers what such loads read into rows before the vector loop, unless an earlier loop did.
   void gather_rows();
   void gather_row(Scalar load, std::int64_t size);
 
@@ -168,15 +169,15 @@ class Printer {
   void load_accumulator(const Statement&, char row);
   void save_accumulator(const Statement&, char row);
   static bool is_sum(const Statement&);
-  /// A sum over many rows is that of parts of a fixed number of rows: one running sum of n numbers that are about equal
-  /// is wrong by n roundings.
+  /// A sum over many rows adds up sums of a fixed number of rows: in one running sum of n numbers of about the same
+  /// size n rounding errors would add up.
   bool has_long_sums(const std::vector<Statement*>& statements);
   void add_to_totals(const std::vector<Statement*>& statements);
   std::string in_strip() const { return fmt::format("({} - v0)", nest_.outer.back().var.name()); }
   void strip_row(const std::string& name, DType register_type);
 
   std::size_t work(const std::vector<Statement*>& statements) const;
-  /// Nodes that are printed for them, those that several share once.
+  /// Number of scalar nodes printed for these statements; nodes that several share count once.
   static std::size_t text_size(const std::vector<Statement*>& statements);
   /// How many accumulators a reduction alternates between, so that its additions need not wait for each other.
   int accumulators_for(const std::vector<Statement*>& statements) const;
@@ -212,8 +213,8 @@ class Printer {
   static std::string scan_identity(ir::ScanKind kind, DType d);
   Local scan(const Statement& s, const Local& value);
   void store(const Statement& s, const Local& value);
-  /// Whether a statement's result is large and written once, in whole cache lines: stored past the cache, its lines
-  /// need not be read first (where it is larger than the cache, which is asked when the kernel runs).
+  /// Whether a statement's result is large and written once, in whole cache lines. Then stores may bypass the cache, so
+  /// that the lines are not read first; the kernel does so at run time if the result is larger than the cache.
   bool streams(const Statement& s);
   /// One iteration of a scatter, or a vector of them that write side by side.
   void scatter(const Statement& s);
@@ -233,14 +234,14 @@ class Printer {
   /// Neighbouring lanes `step` elements apart, of a whole vector or of a tail's n.
   std::string whole_vector(const std::string& dtype, const std::string& at, Expr step);
   Local load(Scalar n);
-  /// A masked load whose value where the mask does not hold is of no interest.
+  /// A masked load whose value is never used where the mask does not hold.
   Local where_read(Scalar load, Local value);
   Local raw_load(Scalar n);
   Local keep_raw(Scalar n, const std::string& value);
-  /// One or the other way to load, by a condition.
+  /// A choice between two ways to load, by a condition at run time.
   Local either(Scalar n, const std::string& condition, const std::string& whole, const std::string& lane);
-  /// Loads whose lanes are said by a vector of indices: by one load and a permutation where they lie close, else one by
-  /// one.
+  /// Loads the lanes that a vector of indices names: by one load and a permutation if they lie close together, else one
+  /// by one.
   std::optional<Local> window_load(Scalar n, const std::vector<Local>& args);
   /// Elements that a buffer's layout spans.
   Expr span(BufferId b);
@@ -253,8 +254,8 @@ class Printer {
   /// A condition made of comparisons of affine indices, as a mask; nothing for others.
   std::optional<std::string> condition(Expr e);
   Local check_index(Scalar n);
-  /// Whether the kernel ends where this index is wrong, which then is -1: in a scatter, where nothing but the place
-  /// stored to follows from it.
+  /// Whether an index out of range ends the kernel (it is then -1): so in a scatter if only the place of the store
+  /// depends on the index.
   bool ends_at(Scalar) const;
   /// Random bits of one element or of a vector's.
   Local random(Scalar n);
@@ -266,13 +267,12 @@ class Printer {
 
   /// An index expression in C++. `indirect` spells the values that x0, x1, … stand for.
   std::string text(Expr e, const std::vector<std::string>& indirect = {});
-  /// An argument of the kernel with this value: kernels that differ in it are one text.
+  /// An argument of the kernel with this value, so that kernels that differ only in it have the same text.
   std::string scalar(const std::string& key, Expr value) { return arguments_.scalar(key, value); }
   std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
   void line(const std::string& s);
 
   Kernel finish();
-  std::vector<std::pair<BufferId, BufferId>> in_place();
 
   ir::Graph& graph_;
   LoopNest nest_;
@@ -283,7 +283,7 @@ class Printer {
   std::unordered_map<BufferId, std::size_t> made_;  // statement that computes a buffer
   std::map<BufferId, std::string> scratch_;
   std::int64_t scratch_elements_ = 0;
-  std::set<BufferId> streamed_;  // what is stored past the cache
+  std::set<BufferId> streamed_;  // buffers whose stores bypass the cache
   std::unordered_map<BufferId, Local> locals_;
   std::unordered_map<Scalar, Local> names_, raw_;
   std::unordered_map<Scalar, std::string> windows_;
@@ -298,10 +298,10 @@ class Printer {
   std::map<BufferId, std::string> strip_values_;  // made by a finished level of a strip: rows on the stack
   struct NextRow {
     Scalar load;
-    Expr at;                          ///< of the element that lies where the inner loops are
-    std::vector<std::string> places;  ///< what x0, x1, … of it are for the next point
+    Expr at;                          ///< index of the next point's element at the same place of the inner loops
+    std::vector<std::string> places;  ///< variables with the values of x0, x1, … for the next point
     std::int64_t element_bytes;
-    bool near;  ///< into the nearest cache
+    bool near;  ///< whether it goes into the first-level cache
   };
   std::vector<NextRow> next_rows_;
   bool fetched_ = false;  ///< a level of this point has fetched the next one's rows

@@ -15,7 +15,7 @@ bool Printer::repeats_with_rows(Scalar load) {
   if (!load->args.empty() || load->mask || load->dtype != DType::F32 || made_.contains(load->buffer)) return false;
   const Expr index = load->index[0];
   if (!varies(index) || sym::linear_in(index, *vector_)) return false;
-  // The last dimension but the vector's is the one that goes on from row to row.
+  // The last dimension other than the vector's is the one that steps from row to row.
   const auto depends_on = [&](const LoopDim& d) { return sym::contains(index, d.var); };
   return !depends_on(nest_.outer[nest_.outer.size() - 2]) && std::ranges::none_of(nest_.inner, depends_on);
 }
@@ -33,7 +33,7 @@ void Printer::gather_row(Scalar load, std::int64_t size) {
   const std::string row = fmt::format("G{}", gathered_.size());
   gathered_.emplace(load, row);
   head_ += fmt::format("  alignas(64) f32 {0}[{1}];\n  i64 {0}_of = -1;\n", row, size + lanes_);
-  // Which row it is follows from the dimensions outside of the one that goes on.
+  // The dimensions outside of that one say which row is read.
   Expr key = 0;
   for (std::size_t k = 0; k + 2 < nest_.outer.size(); ++k)
     if (sym::contains(load->index[0], nest_.outer[k].var)) key = key * nest_.outer[k].size + nest_.outer[k].var;

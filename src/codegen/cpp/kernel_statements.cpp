@@ -235,7 +235,7 @@ Printer::Local Printer::scan(const Statement& s, const Local& value) {
                   : kind == ir::ScanKind::Max  ? "max"
                                                : "min";
   if (inner_vector()) {
-    // Within the vector first, so that from vector to vector only one operation waits for the one before.
+    // Scans within each vector first, so that only one operation a vector depends on the vector before.
     const std::string lanes = fresh(), now = fresh();
     line(fmt::format("const auto {} = c_prefix_{}({});", lanes, f, x));
     if (carries_f64(s)) {
@@ -266,7 +266,7 @@ bool Printer::streams(const Statement& s) {
   const auto element = static_cast<std::int64_t>(size_of(layout.dtype));
   if (element < 2 || lanes_ < 8 || env().hint_or(sym::product(layout.sizes), 0) * element < kStreamedBytes)
     return false;
-  // Vectors that are no whole cache lines must follow one another.
+  // If a vector is shorter than a cache line, the vectors of a line must be stored one after the other.
   const bool in_a_row =
       (inner_vector() && s.role == Role::Inner) || (outer_vector() && nest_.inner.empty() && !nest_.tiled);
   if (!in_a_row && lanes_ * element % kLine != 0) return false;

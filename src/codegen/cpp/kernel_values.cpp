@@ -216,7 +216,7 @@ Printer::Local Printer::raw_load(Scalar n) {
   const auto step = linear ? linear->coefficient.constant() : std::nullopt;
   const Expr length = span(n->buffer);
   if (step && *step > 0 && !length.is_constant(0)) {
-    // Lanes outside of the mask may be read as long as they are the buffer's: the whole vector then.
+    // If all lanes are within the buffer, those outside of the mask may be read too: one load of a whole vector.
     const Expr reach = *step * ((tail_ ? env().loop_var("n") : Expr(lanes_)) - 1);
     const std::string at = text(index, indirect);
     return either(n, fmt::format("{0} >= 0 && {0} < {1}", at, text(length - reach)),
@@ -362,7 +362,7 @@ std::optional<std::string> Printer::condition(Expr e) {
 bool Printer::ends_at(Scalar n) const {
   for (const Statement& s : nest_.statements) {
     if (std::find(s.indirect.begin(), s.indirect.end(), n) == s.indirect.end()) continue;
-    // What is computed before the kernel ends there must not read at the wrong place.
+    // Until the kernel ends, nothing may read at the index that is out of range.
     std::vector<Scalar> within;
     for (Scalar x : s.indirect) {
       if (x->op == ir::ScalarOp::CheckIndex)

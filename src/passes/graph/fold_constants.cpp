@@ -10,7 +10,7 @@ namespace {
 using fx::Node;
 using fx::Opcode;
 
-/// Of a tensor or of several together; nullopt where a size is free, and of anything else.
+/// Number of elements of a tensor, or of a list of tensors together; nothing if a size is free or it is no tensor.
 std::optional<std::int64_t> elements(const ops::Value& value) {
   if (value.is<sym::TensorMeta>()) return value.as_tensor().numel().constant();
   if (!value.is<ops::Values>()) return std::nullopt;
@@ -73,7 +73,7 @@ class Finder {
     return constant;
   }
 
-  /// Whether any of it does: positions, masks and fills alone are computed where they are read.
+  /// Whether an attribute went into the value. Positions, masks and fills alone are computed where they are read.
   bool follows_from_attributes(const Node* n) const {
     bool follows = false;
     for (const ops::Value& arg : n->args)
@@ -101,7 +101,7 @@ class Finder {
   std::vector<Node*> chosen_;
 };
 
-/// Of everything that was folded into the value: those of weights that it began with aside.
+/// Origins of all nodes that were folded into the value; those of the weights themselves are left out.
 std::vector<std::string> origins_of(Node* n) {
   std::set<std::string> found;
   std::set<const Node*> seen;
@@ -124,7 +124,7 @@ class Part {
     module.name = from.name + ".constants";
   }
 
-  /// With all inputs of the whole, which tell sizes.
+  /// Gives the part all inputs of the whole program, since they define its free sizes.
   void copy_inputs() {
     std::size_t k = 0;
     for (Node* n = from_.graph.first(); n; n = n->next()) {
@@ -157,7 +157,7 @@ class Part {
   std::unordered_map<const Node*, Node*> copied_;
 };
 
-/// The values of nodes, by a module that has nothing else.
+/// Runs a module made of the nodes and what they depend on, and returns their values.
 std::vector<Tensor> results_of(Part& part, std::span<Node* const> nodes, const RunModule& run) {
   ops::Values results;
   for (Node* n : nodes) {

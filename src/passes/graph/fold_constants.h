@@ -16,10 +16,11 @@ using RunModule = std::function<std::vector<Tensor>(fx::GraphModule&)>;
 /// The same with inputs.
 using RunModuleOn = std::function<std::vector<Tensor>(fx::GraphModule&, std::span<const Tensor> inputs)>;
 
-/// Values of nodes on given inputs, one for each of the module's. What they do not depend on is not computed.
+/// Values of nodes on given inputs, one for each input of the module. Only what they depend on is computed.
 std::vector<Tensor> compute_on(const fx::GraphModule&, std::span<fx::Node* const>, const RunModuleOn&,
                                std::span<const Tensor> inputs);
-/// Values of nodes that depend on no input: attributes and calls that give the same each time, with known sizes.
+/// Values of nodes that depend on no input: they follow from attributes by calls that give the same in every run, and
+/// their sizes are known.
 std::vector<Tensor> compute(const fx::GraphModule&, std::span<fx::Node* const>, const RunModule&);
 
 /// Values that follow from unwritten attributes (and from positions, masks and fills beside them), where folding them

@@ -20,11 +20,11 @@ using sym::Expr;
 bool is_lstm(const Node& n) { return n.is_call("coil.lstm_layer.default"); }
 bool is_layer(const Node& n) { return is_lstm(n) || n.is_call("coil.recurrent_layer.default"); }
 
-/// One layer, or two that go side by side: a direction and the other, of one layer of the network.
+/// One layer, or the two directions of a bidirectional one, which are computed together.
 using Layers = std::vector<const Node*>;
 
-/// The graph of one step: states, the input's share of the step, weights; it gives the new states, then the hidden
-/// state as the step's result. Of two layers everything has a dimension more, in front.
+/// The graph of one step. Its inputs are the states, the input's part of the gates, and weights; its results are the
+/// new states, then the hidden state as the step's output. For two layers every tensor has one more dimension in front.
 class Step {
  public:
   Step(const fx::GraphModule& around, Layers layers, const Node& gates)
@@ -93,12 +93,12 @@ class Step {
   Node* mul(Node* a, Node* b) { return call("aten.mul.Tensor", {a, b}); }
   Node* sigmoid(Node* x) { return call("aten.sigmoid.default", {x}); }
   Node* tanh(Node* x) { return call("aten.tanh.default", {x}); }
-  /// Part `i` of gates, which lie side by side.
+  /// Gate `i` of a tensor in which all gates lie side by side in the last dimension.
   Node* gate(Node* gates, std::int64_t i) {
     return call("aten.slice.Tensor",
                 {gates, Value(Expr(-1)), Value(width_ * i), Value(width_ * (i + 1)), Value(Expr(1))});
   }
-  /// The hidden state's share of gate `i`.
+  /// What the hidden state adds to gate `i`.
   Node* share(std::int64_t i) { return bias_ ? add(gate(sums_, i), gate(bias_, i)) : gate(sums_, i); }
   Node* sum(std::int64_t i) { return add(gate(gates_, i), share(i)); }
 
@@ -139,7 +139,7 @@ class Loop {
   }
 
  private:
-  /// One value of each layer as one tensor, which has a dimension for the layers where there are two.
+  /// One value of each layer as one tensor. If there are two layers, they are stacked along dimension `dim`.
   Value together(const std::function<Node*(Node*)>& of, std::int64_t dim) {
     if (layers_.size() == 1) return of(layers_[0]);
     Values all;
@@ -147,14 +147,14 @@ class Loop {
     return make_call(m_, layers_.back(), "aten.stack.default", {all, Value(Expr(dim))});
   }
 
-  /// Steps in the layer's own order, or back.
+  /// The steps in the order in which the layer takes them; applied twice, in the sequence's own order again.
   Node* turned(Node* layer, Node* steps) {
     if (!layer->arg("reverse").as_bool()) return steps;
     return make_call(m_, layer, "aten.flip.default", {steps, Values{Value(Expr(0))}});
   }
 
-  /// The results of layer `k` to its readers. The layer gives the steps' results, then the states; the scan the other
-  /// way round.
+  /// Replaces the results of layer `k` by those of the scan. A layer returns the steps' outputs and then the states,
+  /// the scan first the states.
   void give(std::size_t k) {
     Node* layer = layers_[k];
     const std::size_t count = metas_.size() - 1;
@@ -198,8 +198,8 @@ bool is_alike(const Node& a, const Node& b) {
   return true;
 }
 
-/// A later layer that can go beside this one: of the same sizes, needing nothing of it, and before all who read this
-/// one's results.
+/// A later layer that can be computed together with this one: it has the same sizes, does not depend on this one, and
+/// comes before every node that reads this one's results.
 Node* partner(Node* layer) {
   std::unordered_set<const Node*> readers(layer->users().begin(), layer->users().end());
   for (Node* n = layer->next(); n; n = n->next()) {

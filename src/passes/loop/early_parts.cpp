@@ -7,7 +7,7 @@
 namespace coil::ir {
 namespace {
 
-constexpr std::size_t kMostLoops = 512;  // that a part moves over: looks grow with the square of it
+constexpr std::size_t kMostLoops = 512;  // that one part may move over, since the work grows with its square
 
 class EarlyParts {
  public:
@@ -38,7 +38,8 @@ class EarlyParts {
            graph_.buffer(op.outs[0]).kind == BufferKind::Computed;
   }
 
-  /// Where in the list the operation can stand: behind what makes the last of its operands, or where it is.
+  /// The earliest place in the list for an operation that writes a part: right after the loop that makes the last of
+  /// its operands. Its present place if it cannot move.
   std::size_t place_of(std::size_t i) {
     const Operation& op = list_[i];
     if (!is_part(op) || !runtime_symbols(graph_, op).empty()) return i;
@@ -57,7 +58,7 @@ class EarlyParts {
 
   Graph& graph_;
   std::vector<Operation> list_;
-  const std::vector<std::size_t> blocks_;  ///< by the ids that operations have now
+  const std::vector<std::size_t> blocks_;  ///< of each operation, by its id before anything moved
 };
 
 }  // namespace

@@ -211,8 +211,8 @@ class ConvolutionBuilder {
     return call;
   }
 
-  /// An operand that lies as the primitive wants it, or is rearranged by oneDNN into `scratch` (`lies` says how it
-  /// lies).
+  /// An operand in the layout that the primitive wants. If its own layout `lies` is another, oneDNN rearranges it into
+  /// `scratch`.
   struct Operand {
     Staging::Operand given = 0;
     std::optional<Staging::Operand> scratch;

@@ -169,11 +169,22 @@ Tensor widened(const Tensor& t) {
   return wide;
 }
 
+namespace {
+
+/// Whether a form is larger than its elements.
+bool has_gaps(const dnnl::memory::desc& form) {
+  std::size_t bytes = dnnl::memory::data_type_size(form.data_type());
+  for (const dnnl::memory::dim size : form.dims()) bytes *= static_cast<std::size_t>(size);
+  return form.get_size() != bytes;
+}
+
+}  // namespace
+
 Packed pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed) {
   Packed result;
   result.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed.get_size())});
-  // Gaps between rows, so that a package's bytes are always the same.
-  std::memset(result.bytes.bytes(), 0, packed.get_size());
+  // Gaps between rows are zero, so that a package's bytes are always the same.
+  if (has_gaps(packed)) std::memset(result.bytes.bytes(), 0, packed.get_size());
   dnnl::memory from(plain, engine(), value.bytes()), to(packed, engine(), result.bytes.bytes());
   dnnl::stream s(engine());
   dnnl::reorder(from, to).execute(s, from, to);

@@ -12,7 +12,7 @@
 
 namespace coil::runtime::panels {
 
-/// Cache lines of a panel that strips ask for, evenly.
+/// Cache lines of the next panel that each strip prefetches, spread evenly over the strips.
 struct Ahead {
   const char* at;
   std::int64_t left, rate;
@@ -44,7 +44,8 @@ class ConvolutionCall : public PreparedCall {
   /// For the constructors of derived classes: the post-operations, whose operands `post_operand` describes; y itself,
   /// where one adds to it, has its rows `y_step` apart.
   void describe_post(const ConvolutionProblem&, std::int64_t y_step);
-  /// Likewise, at the end: `parts` of the work, which come to `multiplications`, each thread with so much scratch.
+  /// For the constructors of derived classes, as their last step: divides the work, which takes so many
+  /// multiplications, into `parts`, and gives each thread so much scratch memory.
   void divide_among_threads(std::int64_t parts, std::int64_t multiplications, std::int64_t scratch_floats);
 
   virtual Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) = 0;
@@ -54,7 +55,7 @@ class ConvolutionCall : public PreparedCall {
   /// For `post_operand` where y is made channels-last: one value for each channel, one for all, or as many as y has, in
   /// rows `y_step` apart.
   Staging::Operand operand_by_rows(const BoundView& given, std::size_t index, Post& made, std::int64_t y_step);
-  /// As it lies where that is in `form`, else a copy.
+  /// The tensor itself if it lies in `form`, else a copy that does.
   Staging::Operand input(std::size_t index, const BoundView& given, const BoundView& form);
   template <class T>
   T* pointer(Staging::Operand o) const {
