@@ -3,6 +3,7 @@ show, what the interpreter runs, and what compiled kernels are found again by.
 """
 
 import ast
+import enum
 import hashlib
 import inspect
 import types
@@ -62,6 +63,9 @@ def literal(value, name_of=lambda function: None):
     """A constant as a Python expression; `name_of` gives the name of a jitted function. Raises NoText."""
     if isinstance(value, tl.constexpr):
         return literal(value.value, name_of)
+    for plain in (bool, int, float, str):  # of an enumeration's members their values
+        if isinstance(value, plain) and isinstance(value, enum.Enum):
+            value = plain(value.value)
     if value is None or isinstance(value, (bool, int, str)):
         return repr(value)
     if isinstance(value, float):
@@ -107,9 +111,10 @@ class _Writer:
         self.opened[id(function)] = function  # held, so that the number stays its own
         self.bind(name, function, "")
         scope = _scope(function)
-        for used in _names(function)[0]:
+        plain, dotted = _names(function)
+        for used in plain:
             if used in scope and not (scope[used] is function and used == name):
-                self.used(used, scope[used])
+                self.used(used, scope[used], [second for first, second in dotted if first == used])
         if isinstance(function, _ConstexprFunction):
             self.functions.append(f"\n\n@triton.constexpr_function\n{function.src.rstrip()}\n")
             return name
@@ -121,8 +126,11 @@ class _Writer:
         self.functions.append(f"\n\n{decorator}\n{function.src.rstrip()}\n")
         return name
 
-    def used(self, name, value):
-        if isinstance(value, types.ModuleType):
+    def used(self, name, value, parts=()):
+        """`parts`: what is used of it, where it is a module."""
+        if isinstance(value, types.ModuleType) and any(_has_source(getattr(value, p, None)) for p in parts):
+            self.module(name, value, parts)
+        elif isinstance(value, types.ModuleType):
             self.bind(name, value, f"import {value.__name__} as {name}" if name != value.__name__ else f"import {name}")
         elif _has_source(value):
             made = self.jitted(value)
@@ -139,6 +147,22 @@ class _Writer:
             self.bind(name, value, f"from {value.__module__} import {value.__qualname__} as {name}")
         else:
             raise NoText(f"`{name}` is a {type(value).__name__}, which has no text")
+
+    def module(self, name, value, parts):
+        """One of the user's, with functions that kernels call: a module of the same name that has what they use."""
+        if name not in self.bound:
+            self.bind("types", types, "import types")
+            self.bind(name, value, f'{name} = types.ModuleType("{name}")')
+        elif self.bound[name][0] is not value:
+            raise NoText(f"`{name}` means one thing in one of its functions and another in the next")
+        for part in parts:
+            given = getattr(value, part)
+            if _has_source(given):
+                self.functions.append(f"\n\n{name}.{part} = {self.jitted(given)}\n")
+            elif isinstance(given, tl.constexpr) or type(given) in (bool, int, float, str):
+                self.functions.append(f"\n\n{name}.{part} = triton.language.constexpr({literal(given)})\n")
+            else:
+                raise NoText(f"`{name}.{part}` is a {type(given).__name__}, which has no text")
 
     def text(self):
         head = [line for line in self.lines if line.startswith(("import ", "from "))]

@@ -9,6 +9,7 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 import torch  # noqa: E402
 
 import coil  # noqa: E402
+import triton_algorithms  # noqa: E402, F401
 import triton_models as models  # noqa: E402
 import triton_user_programs as programs  # noqa: E402
 from test_triton import FOR_GPU, compiled, definitions, exported, seen_by_dynamo  # noqa: E402, F401

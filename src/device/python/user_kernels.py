@@ -76,6 +76,7 @@ class UserKernel:
         return TensorDescriptor.from_tensor(tensor, self.descriptors[name])
 
     def make(self, interpreted):
+        import itertools
         import linecache
 
         try:
@@ -90,9 +91,13 @@ class UserKernel:
         if interpreted:
             from triton.runtime.interpreter import InterpretedFunction
 
-            for name, value in list(names.items()):
-                if isinstance(value, triton.JITFunction) and value.fn.__globals__ is names:
-                    names[name] = InterpretedFunction(value.fn)
+            # Those of the text, which has further ones in modules that it makes for them.
+            scopes = [names, *(vars(v) for v in names.values() if type(v) is type(itertools) and not v.__spec__)]
+            made = {}
+            for scope in scopes:
+                for name, value in list(scope.items()):
+                    if isinstance(value, triton.JITFunction) and value.fn.__globals__ is names:
+                        scope[name] = made.setdefault(id(value), InterpretedFunction(value.fn))
         return names[self.name], {name: eval(text, names) for name, text in self.constants.items()}
 
 
@@ -145,11 +150,17 @@ def interpreted_libdevice():
     functions |= {"rint": torch.round, "signbit": lambda x: torch.signbit(x).int()}
     functions |= {name: getattr(torch.special, f"bessel_{name}") for name in ("j0", "j1", "y0", "y1")}
 
+    def as_array(value, dtype):
+        """Of a block, or of a number, which may be one of tl.constexpr."""
+        if isinstance(value, tl.core.tensor):
+            return value.handle.data
+        return np.array([value.value if isinstance(value, tl.constexpr) else value], dtype=dtype)
+
     def interpreted(function):
         def on_blocks(*blocks):
-            arrays = np.broadcast_arrays(*(b.handle.data for b in blocks))
+            most = max((b for b in blocks if isinstance(b, tl.core.tensor)), key=lambda b: b.handle.data.size)
+            arrays = np.broadcast_arrays(*(as_array(b, most.handle.data.dtype) for b in blocks))
             made = function(*(torch.from_numpy(np.ascontiguousarray(a)) for a in arrays)).numpy()
-            most = max(blocks, key=lambda b: b.handle.data.size)
             dtype = tl.int32 if made.dtype == np.int32 else most.dtype
             kind = tl.block_type(dtype, list(made.shape)) if most.type.is_block() else dtype
             return tl.core.tensor(TensorHandle(made, dtype), kind)
@@ -186,17 +197,14 @@ def interpreted_combining():
         return [self.to_tensor(a if a.ndim else a.item(), d) for a, d in zip(arrays, dtypes)]
 
     def scan(self, given):
+        """Reversed blocks come and go as such."""
         dtypes = [b.dtype for b in given]
         arrays = [np.moveaxis(b.handle.data, self.axis, -1).copy() for b in given]
-        if self.reverse:
-            arrays = [a[..., ::-1] for a in arrays]
         places, step = np.arange(arrays[0].shape[-1]), 1
         while step < len(places):  # blocks keep their size, which must be a power of two
             made = combined(self, [np.roll(a, step, -1) for a in arrays], arrays, dtypes)
             arrays = [np.where(places >= step, m, a) for a, m in zip(arrays, made)]
             step *= 2
-        if self.reverse:
-            arrays = [a[..., ::-1] for a in arrays]
         return [self.to_tensor(np.moveaxis(a, -1, self.axis), d) for a, d in zip(arrays, dtypes)]
 
     truncated = interpreter.InterpreterBuilder.create_fp_trunc
@@ -216,6 +224,17 @@ def interpreted_combining():
         if given.data.dtype != np.bool_:
             return splatted(self, kind, given)
         return interpreter.TensorHandle(np.full(kind.shape, given.data.reshape(-1)[0]), tl.int1)
+
+    multiplied = interpreter.InterpreterBuilder.create_dot
+
+    def widened(block):
+        """Numbers of bf16, which the interpreter has as their bits."""
+        if block.dtype.scalar != tl.bfloat16:
+            return block
+        return interpreter.TensorHandle((block.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+    def dot(self, a, b, *more):
+        return multiplied(self, widened(a), widened(b), *more)
 
     updated = interpreter.InterpreterBuilder.create_atomic_rmw
 
@@ -238,6 +257,7 @@ def interpreted_combining():
         (interpreter.InterpreterBuilder, "create_atomic_rmw", updated, atomic_rmw),
         (interpreter.InterpreterBuilder, "create_atomic_cas", swapped, atomic_cas),
         (interpreter.InterpreterBuilder, "create_splat", splatted, splat),
+        (interpreter.InterpreterBuilder, "create_dot", multiplied, dot),
         (interpreter.InterpreterBuilder, "create_fp_trunc", truncated, fp_trunc),
         (interpreter.ReduceOps, "generic_reduce", interpreter.ReduceOps.generic_reduce, reduce),
         (interpreter.ScanOps, "generic_scan", interpreter.ScanOps.generic_scan, scan),
