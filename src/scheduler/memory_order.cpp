@@ -216,6 +216,15 @@ std::vector<StepId> written_order(const MemoryProgram& program) {
   return order;
 }
 
+std::vector<StepId> level_order(const MemoryProgram& program) {
+  std::vector<std::size_t> level(program.steps.size(), 0);
+  for (StepId s = 0; s < program.steps.size(); ++s)
+    for (StepId before : program.steps[s].after) level[s] = std::max(level[s], level[before] + 1);
+  std::vector<StepId> order = written_order(program);
+  std::ranges::stable_sort(order, {}, [&](StepId s) { return level[s]; });
+  return order;
+}
+
 std::vector<StepId> list_order(const MemoryProgram& program, Growth growth) { return Lister(program, growth).run(); }
 
 std::vector<StepId> demand_order(const MemoryProgram& program) { return Demander(program).run(); }
@@ -243,9 +252,11 @@ MemoryOrder listed_for_memory(const MemoryProgram& program) {
   offer(program, list_order(program, Growth::Net), "least growth", best);
   offer(program, list_order(program, Growth::Transient), "least at a time", best);
   offer(program, demand_order(program), "depth first", best);
+  offer(program, level_order(program), "breadth first", best);
   offer(program, backwards(list_order(mirror, Growth::Net)), "least growth from the end", best);
   offer(program, backwards(list_order(mirror, Growth::Transient)), "least at a time from the end", best);
   offer(program, backwards(demand_order(mirror)), "depth first from the end", best);
+  offer(program, backwards(level_order(mirror)), "breadth first from the end", best);
   return best;
 }
 
