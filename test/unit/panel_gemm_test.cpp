@@ -1,6 +1,7 @@
 #include "runtime/ops/panel/gemm.h"
 
 #include <limits>
+#include <string_view>
 
 #include "runtime/ops/panel/kernels.h"
 #include "runtime/views/half.h"
@@ -14,18 +15,27 @@ namespace {
 using V = BoundView;
 using panels::Element;
 
-class PanelKernels : public testing::Test {
+/// The loops for one instruction set.
+class PanelKernels : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
 #ifdef __x86_64__
-    if (machine_runs("avx512")) kernels = &panels::kAvx512;
+    if (machine_runs(GetParam())) kernels = GetParam() == std::string_view("avx2") ? &panels::kAvx2 : &panels::kAvx512;
 #endif
-    if (!kernels) GTEST_SKIP() << "for machines with AVX-512";
+    if (!kernels) GTEST_SKIP() << "for machines with " << GetParam();
   }
   const panels::Kernels* kernels = nullptr;
 };
 
-class PanelGemm : public PanelKernels {};
+INSTANTIATE_TEST_SUITE_P(Panels, PanelKernels, testing::Values("avx2", "avx512"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class PanelGemm : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!machine_runs("avx512")) GTEST_SKIP() << "for machines with AVX-512";
+  }
+};
 
 std::vector<float> random_floats(std::size_t n) {
   static std::mt19937 random(11);
@@ -52,6 +62,7 @@ void multiply_some(const panels::Kernels& kernels, int vectors, int rows, std::i
                     .panel_step = static_cast<std::int64_t>(step),
                     .k = k,
                     .sum = sum.data(),
+                    .sum_step = kernels.width,
                     .add = add,
                     .vectors = vectors,
                     .rows = rows,
@@ -60,14 +71,14 @@ void multiply_some(const panels::Kernels& kernels, int vectors, int rows, std::i
   EXPECT_EQ(sum, expected);  // multiples of 1/64 below 2^17: exact in any order
 }
 
-TEST_F(PanelKernels, MultiplyEveryNumberOfRowsAndVectors) {
+TEST_P(PanelKernels, MultiplyEveryNumberOfRowsAndVectors) {
   for (int vectors = 1; vectors * kernels->lanes <= kernels->width; ++vectors)
     for (const std::int64_t k : {0, 1, 3, 4, 9, 70})
       for (int rows = 1; rows <= kernels->rows[vectors]; ++rows)
         for (const bool add : {false, true}) multiply_some(*kernels, vectors, rows, k, add);
 }
 
-TEST_F(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {
+TEST_P(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {
   std::vector<float> values = random_floats(61);
   for (const float special : {0.f, -0.f, 1e-40f, 6e-8f, 3e38f, 65519.f, 65520.f, 1.00390625f, 1.01171875f,
                               std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
@@ -105,7 +116,7 @@ TEST_F(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {
   }
 }
 
-TEST_F(PanelKernels, PostOperationsAgreeWithTheirDefinitionsAndKeepNan) {
+TEST_P(PanelKernels, PostOperationsAgreeWithTheirDefinitionsAndKeepNan) {
   const std::vector<std::string> names = {"relu",        "gelu_erf", "gelu_tanh",      "silu",
                                           "sigmoid",     "tanh",     "clip:-1:0.5",    "hardswish",
                                           "hardsigmoid", "elu:0.7",  "leaky_relu:0.1", "scale:2:-1"};
@@ -136,7 +147,7 @@ std::vector<float> finished(const panels::Kernels& kernels, PostOp::Kind op, std
   return y;
 }
 
-TEST_F(PanelKernels, GeluIsExactToRoundingAndHasEagersValuesAtTheEnds) {
+TEST_P(PanelKernels, GeluIsExactToRoundingAndHasEagersValuesAtTheEnds) {
   const float infinity = std::numeric_limits<float>::infinity();
   for (const PostOp::Kind kind : {PostOp::Kind::GeluErf, PostOp::Kind::GeluTanh}) {
     SCOPED_TRACE(kind == PostOp::Kind::GeluErf ? "erf" : "tanh");
@@ -160,7 +171,7 @@ TEST_F(PanelKernels, GeluIsExactToRoundingAndHasEagersValuesAtTheEnds) {
   }
 }
 
-TEST_F(PanelKernels, SigmoidAndSiluAreExactToRoundingAndHaveEagersValuesAtTheEnds) {
+TEST_P(PanelKernels, SigmoidAndSiluAreExactToRoundingAndHaveEagersValuesAtTheEnds) {
   const float infinity = std::numeric_limits<float>::infinity();
   const std::vector<float> ends = {infinity, -infinity, 1e30f, -1e30f, 200, -200, 0.f, -0.f};
   const std::vector<float> sigmoid = finished(*kernels, PostOp::Kind::Sigmoid, ends, static_cast<int>(ends.size())),

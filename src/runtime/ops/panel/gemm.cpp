@@ -37,6 +37,9 @@ Form parse_form(std::string_view text) {
   fail("a weight is packed as '{}', which this runtime does not know", text);
 }
 
+constexpr const char* kOtherMachine =
+    "this machine cannot use a weight packed for wider vectors; compile the model for it";
+
 std::optional<Element> element_of(DType d) {
   switch (d) {
     case DType::F32: return Element::F32;
@@ -55,7 +58,7 @@ class PanelGemm : public PreparedCall {
  public:
   PanelGemm(const GemmProblem& p, const Form& form)
       : form_(form),
-        kernels_(kernels_of_this_machine()),
+        kernels_(kernels_for(form)),
         m_(p.m),
         n_(p.n),
         k_(p.k),
@@ -95,6 +98,12 @@ class PanelGemm : public PreparedCall {
   }
 
  private:
+  static const Kernels& kernels_for(const Form& form) {
+    const Kernels& all = kernels_of_this_machine();
+    if (form.width > all.width) fail(kOtherMachine);
+    return all;
+  }
+
   template <class T>
   T* pointer(Staging::Operand o) const {
     return static_cast<T*>(pointers_[o]);
@@ -214,6 +223,7 @@ class PanelGemm : public PreparedCall {
               .panel_step = form_.width,
               .k = to - from,
               .sum = sum,
+              .sum_step = kernels_.width,
               .add = from > 0,
               .vectors = vectors,
               .rows = static_cast<int>(end - row)};
@@ -337,9 +347,29 @@ bool is_costly(const PostOp& op) {
 
 const Kernels& kernels_of_this_machine() {
 #ifdef __x86_64__
-  if (machine_runs("avx512")) return kAvx512;
+  static const bool widest = machine_runs("avx512"), wide = machine_runs("avx2");
+  if (widest) return kAvx512;
+  if (wide) return kAvx2;
 #endif
-  fail("this machine cannot use a weight packed for AVX-512; compile the model for it");
+  fail(kOtherMachine);
+}
+
+std::int64_t widest_panel(std::string_view isa) {
+#ifdef __x86_64__
+  if (isa.starts_with("avx512")) return kAvx512.width;
+  if (isa.starts_with("avx2")) return kAvx2.width;
+#endif
+  return 0;
+}
+
+std::int64_t panel_width(std::int64_t results, std::int64_t widest) {
+  return std::min((results + kVector - 1) / kVector * kVector, widest);
+}
+
+std::int64_t width_of_form(std::string_view packed_form) {
+  const std::int64_t width = parse_form(packed_form).width;
+  if (width > kernels_of_this_machine().width) fail(kOtherMachine);
+  return width;
 }
 
 int threads_worth(std::int64_t multiplications) {
