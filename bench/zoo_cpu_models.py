@@ -1,6 +1,6 @@
 """The models of `zoo_cpu.py`: published configurations of `transformers`, some of them with fewer layers so that a call
-takes well under a second on two cores, and networks written here, in `zoo_cpu_networks.py` and in
-`zoo_cpu_programs.py`, all with random weights.
+takes well under a second on two cores, and networks written here, in `zoo_cpu_networks.py`, in
+`zoo_cpu_programs.py` and in `zoo_cpu_others.py`, all with random weights.
 """
 
 import torch
@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from zoo_cpu_networks import NETWORKS
+from zoo_cpu_others import OTHERS
 from zoo_cpu_programs import PROGRAMS
 from zoo_models import (
     DiffusionUNet,
@@ -486,4 +487,5 @@ MODELS = {
     ),
     **NETWORKS,
     **PROGRAMS,
+    **OTHERS,
 }

@@ -178,6 +178,26 @@ TEST(Matmul, SumAddsToWhatTheOutputHolds) {
   }
 }
 
+TEST(Matmul, SumFollowsOtherPostOperations) {
+  // oneDNN's kernels for processors without AVX-512 take it first or not at all.
+  for (const V& y : {V{DType::F32, {4, 6}, {6, 1}}, V{DType::F32, {4, 6}, {1, 4}}, V{DType::BF16, {4, 6}, {6, 1}}}) {
+    SCOPED_TRACE(fmt::format("{} {}", short_name(y.dtype), y.strides[0]));
+    Operands in;
+    in.add(dense_view(y.dtype, {4, 5}));
+    in.add(dense_view(y.dtype, {5, 6}));
+    in.add(dense_view(y.dtype, {6}));
+    in.add(dense_view(y.dtype, {4, 6}));
+    std::vector<double> expected = product(in, y, true);
+    std::size_t i = 0;
+    for_each_index(y.sizes, [&](const Sizes& at) {
+      double& e = expected[i++];
+      e = std::max(0.0, e * in.value(2, {at[1]}) + 3) * in.value(3, at);
+    });
+    expect_near(run("matmul", {{"post", std::vector<std::string>{"mul", "sum", "relu", "mul"}}}, in, y, 3), expected,
+                4 * tolerance(y.dtype));
+  }
+}
+
 TEST(PostOps, AgreeWithTheirDefinitions) {
   // Every eltwise operation through a 1-wide product: y = post(x). The bound is on the difference from double
   // arithmetic.

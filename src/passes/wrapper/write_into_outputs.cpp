@@ -26,6 +26,12 @@ bool adds_to_memory(const target::Target& target, const CallExtern& call) {
          !(target.has(Feature::FewPostOps) && library_ops::has(call.op, Trait::Convolution));
 }
 
+/// oneDNN's kernels for processors without AVX-512 add what the result's memory holds before anything else or not at
+/// all, and what they do not take is left to its reference loops.
+bool adds_behind_others(const target::Target& target) {
+  return !target.device.is_host() || target.arch.starts_with("avx512");
+}
+
 /// The place of a post-operation that adds an operand which lies as the result does, and that of the operand among the
 /// call's.
 struct Addend {
@@ -44,7 +50,7 @@ std::optional<Addend> addend_of(const target::Target& target, const CallExtern& 
     const View& operand = call.inputs.at(at);
     const bool alike = operand.dtype == result.dtype && operand.sizes == result.sizes &&
                        operand.strides == result.strides && operand.offset == result.offset;
-    if (post[k].kind == PostOp::Kind::Add && alike &&
+    if (post[k].kind == PostOp::Kind::Add && alike && (k == 0 || adds_behind_others(target)) &&
         std::ranges::count(call.inputs, operand.buffer, &View::buffer) == 1)
       return Addend{k, at};
     // A convolution whose operands the library does not take computes what begins with the first of them by itself.

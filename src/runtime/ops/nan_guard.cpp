@@ -25,11 +25,17 @@ class FinishedCall : public PreparedCall {
     y_ = staging_.output(0, y, dense, true);
     for (const EpilogueOperand& o : operands) operands_.push_back(staging_.input(o.input, o.view, dense));
     pointers_.resize(staging_.operands());
+    if (std::ranges::any_of(rest_, [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; })) {
+      old_.old_output(0, y, dense);
+      old_pointers_.resize(old_.operands());
+    }
   }
 
-  std::size_t workspace_bytes() const override { return std::max(head_->workspace_bytes(), staging_.bytes()); }
+  std::size_t workspace_bytes() const override { return shared_bytes() + old_.bytes(); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    if (!old_pointers_.empty())
+      old_.load(inputs, outputs, static_cast<std::byte*>(workspace) + shared_bytes(), old_pointers_);
     head_->run(inputs, outputs, workspace);
     staging_.load(inputs, outputs, workspace, pointers_);
     constexpr std::int64_t kGrain = 4096;
@@ -37,9 +43,12 @@ class FinishedCall : public PreparedCall {
       T* y = static_cast<T*>(pointers_[y_]);
       std::size_t operand = 0;
       for (const PostOp& op : rest_) {
-        const T* other = op.takes_operand() ? static_cast<const T*>(pointers_[operands_[operand++]]) : nullptr;
+        const bool sum = op.kind == PostOp::Kind::Sum;
+        const T* other = sum                  ? static_cast<const T*>(old_pointers_[0])
+                         : op.takes_operand() ? static_cast<const T*>(pointers_[operands_[operand++]])
+                                              : nullptr;
         for (std::int64_t i = begin; i < end; ++i) {
-          if (op.kind == PostOp::Kind::Add)
+          if (sum || op.kind == PostOp::Kind::Add)
             y[i] += other[i];
           else if (op.kind == PostOp::Kind::Mul)
             y[i] *= other[i];
@@ -52,10 +61,14 @@ class FinishedCall : public PreparedCall {
   }
 
  private:
+  /// Of the head, and then of its result and the operands.
+  std::size_t shared_bytes() const { return (std::max(head_->workspace_bytes(), staging_.bytes()) + 63) / 64 * 64; }
+
   std::unique_ptr<PreparedCall> head_;
   std::vector<PostOp> rest_;
   std::int64_t count_;
-  Staging staging_;
+  Staging staging_, old_;  ///< `old_`: what y holds before the head writes to it, where a sum needs that
+  std::vector<void*> old_pointers_;
   Staging::Operand y_ = 0;
   std::vector<Staging::Operand> operands_;
   std::vector<void*> pointers_;
@@ -209,9 +222,6 @@ class AllBounded : public LibraryOp {
 
 std::unique_ptr<PreparedCall> make_finished(std::unique_ptr<PreparedCall> head, std::vector<PostOp> rest,
                                             const BoundView& y, std::span<const EpilogueOperand> operands) {
-  for (const PostOp& op : rest)
-    if (op.kind == PostOp::Kind::Sum)
-      fail("a sum with what y holds cannot follow a post-operation that is computed after the product");
   const DType loop = loop_dtype(y.dtype);
   if (loop == DType::F64)
     return std::make_unique<FinishedCall<double>>(std::move(head), std::move(rest), y, operands, loop);

@@ -7,6 +7,7 @@
 #ifdef COIL_HAVE_ONEDNN
 #include <algorithm>
 
+#include "runtime/ops/nan_guard.h"
 #include "runtime/views/view_layout.h"
 #include "support/error.h"
 
@@ -211,17 +212,51 @@ std::optional<DType> compute_type(const GemmProblem& p) {
   return product_type(p.a.given.dtype, p.b.given.dtype);
 }
 
+struct Built {
+  std::unique_ptr<PreparedCall> call;
+  bool reference = false;  ///< oneDNN has no other implementation
+};
+
 /// Of operands as they lie, or copied dense where only the reference implementation takes them as they lie.
-std::unique_ptr<PreparedCall> build(const GemmProblem& p, DType dtype) {
+Built build_whole(const GemmProblem& p, DType dtype) {
   GemmBuilder natural(p, dtype, false);
   auto call = natural.build();
-  if (!natural.reference() || !p.packed_desc.empty()) return call;
+  if (!natural.reference() || !p.packed_desc.empty()) return {std::move(call), natural.reference()};
   GemmBuilder dense(p, dtype, true);
   auto copied = dense.build();
-  return dense.reference() ? std::move(call) : std::move(copied);
+  if (!dense.reference()) return {std::move(copied), false};
+  return {std::move(call), true};
+}
+
+/// With as many post-operations as another implementation than the reference takes (without AVX-512, no sum behind
+/// another one); those that are left by loops of our own.
+std::unique_ptr<PreparedCall> build(const GemmProblem& p, DType dtype) {
+  Built whole = build_whole(p, dtype);
+  if (!whole.reference) return std::move(whole.call);
+  for (std::size_t count = p.post.size(); count-- > 0;) {
+    const GemmProblem head = with_post(p, count);
+    Built built = build_whole(head, dtype);
+    if (built.reference) continue;
+    std::vector<EpilogueOperand> operands;
+    for (std::size_t i = head.operands.size(); i < p.operands.size(); ++i)
+      operands.push_back({p.operands[i].index, p.operands[i].given});
+    return make_finished(std::move(built.call), {p.post.begin() + static_cast<std::ptrdiff_t>(count), p.post.end()},
+                         p.y.given, operands);
+  }
+  return std::move(whole.call);
 }
 
 }  // namespace
+
+bool has_gemm_kernel(const GemmProblem& p) {
+  const auto dtype = compute_type(p);
+  if (!dtype) return false;
+  try {
+    return !build_whole(p, *dtype).reference;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
 
 std::unique_ptr<PreparedCall> make_gemm(const GemmProblem& p) {
   const auto dtype = compute_type(p);
@@ -259,6 +294,7 @@ std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight) {
 namespace coil::runtime::onednn {
 
 std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&) { return nullptr; }
+bool has_gemm_kernel(const GemmProblem&) { return false; }
 std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor&) { return std::nullopt; }
 
 }  // namespace coil::runtime::onednn

@@ -11,6 +11,8 @@ namespace coil::runtime::onednn {
 bool multiplies_bf16();
 
 std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
+/// Whether it multiplies so, with these post-operations, by another implementation than its reference loops.
+bool has_gemm_kernel(const GemmProblem&);
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem&);
 std::unique_ptr<PreparedCall> make_weight_gradient(const WeightGradientProblem&);
 

@@ -17,8 +17,9 @@ struct Signal {
   std::int64_t images, groups, channels, results;  ///< of a group
   std::int64_t places, length, out, stride, padding;
   std::int64_t padded;  ///< places of the input that windows cover, zeros on both sides among them
+  std::int64_t width;   ///< of a panel
 
-  explicit Signal(const ConvolutionProblem& p)
+  Signal(const ConvolutionProblem& p, std::int64_t panel)
       : images(p.x.sizes[0]),
         groups(p.groups),
         channels(p.x.sizes[1] / p.groups),
@@ -28,12 +29,12 @@ struct Signal {
         out(p.y.sizes[2]),
         stride(p.stride[0]),
         padding(p.padding[0]),
-        padded(out > 0 ? (out - 1) * stride + places : 0) {}
+        padded(out > 0 ? (out - 1) * stride + places : 0),
+        width(panel) {}
 
   std::int64_t depth() const { return places * channels; }
-  std::int64_t width() const { return std::min<std::int64_t>((results + 15) / 16 * 16, kWidestPanel); }
-  std::size_t group_bytes() const { return packed_bytes(DType::F32, results, depth(), width()); }
-  std::string form() const { return std::string(kGroups) + packed_form(DType::F32, width()); }
+  std::size_t group_bytes() const { return packed_bytes(DType::F32, results, depth(), width); }
+  std::string form() const { return std::string(kGroups) + packed_form(DType::F32, width); }
 };
 
 bool is_signal_in_groups(const ConvolutionProblem& p) {
@@ -59,7 +60,7 @@ std::int64_t offset(const BoundView& v, const Signal& s, std::int64_t image, std
 /// The product of one image's group after another; each thread has a call of its own, which are alike.
 class GroupedSignals : public PreparedCall {
  public:
-  explicit GroupedSignals(const ConvolutionProblem& p) : p_(p), s_(p) {
+  GroupedSignals(const ConvolutionProblem& p, const Signal& s) : p_(p), s_(s) {
     GemmProblem one;
     one.m = s_.out, one.n = s_.results, one.k = s_.depth();
     one.a = {0, {DType::F32, {one.m, one.k}, {s_.stride * s_.channels, 1}}, {one.m, one.k}};
@@ -147,16 +148,17 @@ class GroupedSignals : public PreparedCall {
 std::unique_ptr<PreparedCall> make_convolution(const ConvolutionProblem& p) {
   if (!p.packed_desc.starts_with(kGroups)) return nullptr;
   if (!is_signal_in_groups(p)) fail("a weight packed for signals in groups is given to another convolution");
-  const Signal s(p);
-  if (p.packed_desc != s.form() || p.packed_bytes < s.group_bytes() * static_cast<std::size_t>(s.groups))
+  const Signal s(p, width_of_form(p.packed_desc.substr(kGroups.size())));
+  if (p.packed_bytes < s.group_bytes() * static_cast<std::size_t>(s.groups))
     fail("a packed weight does not have the form that its description says");
-  return std::make_unique<GroupedSignals>(p);
+  return std::make_unique<GroupedSignals>(p, s);
 }
 
 std::optional<Packed> pack_convolution(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
-  if (!isa.starts_with("avx512") || !is_signal_in_groups(p) || weight.dtype != DType::F32 || p.y.dtype != DType::F32)
+  const std::int64_t widest = widest_panel(isa);
+  if (widest == 0 || !is_signal_in_groups(p) || weight.dtype != DType::F32 || p.y.dtype != DType::F32)
     return std::nullopt;
-  const Signal s(p);
+  const Signal s(p, panel_width(p.y.sizes[1] / p.groups, widest));
   if (!gains(s)) return std::nullopt;
   Packed packed;
   packed.attributes["packed_desc"] = s.form();
@@ -172,7 +174,7 @@ std::optional<Packed> pack_convolution(const ConvolutionProblem& p, const Tensor
         for (std::int64_t c = 0; c < s.channels; ++c)
           rows.data<float>()[o * s.depth() + place * s.channels + c] =
               from[(group * s.results + o) * weight.strides[0] + c * weight.strides[1] + place * weight.strides[2]];
-    pack(packed.bytes.bytes() + static_cast<std::size_t>(group) * s.group_bytes(), rows.bytes(), b, s.width());
+    pack(packed.bytes.bytes() + static_cast<std::size_t>(group) * s.group_bytes(), rows.bytes(), b, s.width);
   }
   return packed;
 }

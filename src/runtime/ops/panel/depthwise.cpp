@@ -136,7 +136,7 @@ std::unique_ptr<PreparedCall> make_depthwise(const ConvolutionProblem& p) {
 }
 
 std::optional<Packed> pack_any_depthwise(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
-  if (!isa.starts_with("avx512") || !is_depthwise(p) || weight.dtype != DType::F32) return std::nullopt;
+  if (widest_panel(isa) == 0 || !is_depthwise(p) || weight.dtype != DType::F32) return std::nullopt;
   // [channels, 1, ..] with the channels innermost.
   Sizes strides(p.weight.sizes.size(), 1);
   std::int64_t step = p.weight.sizes[0];

@@ -14,7 +14,6 @@ namespace {
 
 constexpr std::string_view kFewResults = "few_results:f32";
 constexpr std::int64_t kMostResults = 4;
-constexpr std::int64_t kPanel = kWidestPanel;
 
 /// Results of one line that a thread makes at a time, several lines of them.
 struct Block {
@@ -48,7 +47,7 @@ class FewResults : public ConvolutionCall {
   void divide_work() {
     constexpr std::int64_t kMostPlaces = 512, kMostFloats = 128 << 10, kMostLines = 16;
     const std::int64_t places = std::min(to_[2], kMostPlaces);
-    line_step_ = (places + halo_ + kPanel + 15) / 16 * 16;
+    line_step_ = (places + halo_ + panel_ + 15) / 16 * 16;
     const auto &outer = phase_.axes[0], &inner = phase_.axes[1];
     const auto depth = static_cast<std::int64_t>(outer.taps.size());
     const std::int64_t reach = inner.taps.back().offset - inner.taps.front().offset;
@@ -56,7 +55,7 @@ class FewResults : public ConvolutionCall {
     const std::int64_t most = (to_[1] + thread_count() - 1) / thread_count();
     const std::int64_t lines = std::clamp<std::int64_t>(fit, 1, std::clamp<std::int64_t>(most, 1, kMostLines));
     lines_held_ = (lines - 1) * inner.from_step + reach + 1;
-    const std::int64_t scratch_floats = depth * lines_held_ * channels_ * line_step_ + results_ * kPanel;
+    const std::int64_t scratch_floats = depth * lines_held_ * channels_ * line_step_ + results_ * panel_;
     for (std::int64_t image = 0; image < images_; ++image)
       for (std::int64_t z = 0; z < to_[0]; ++z)
         for (std::int64_t line = 0; line < to_[1]; line += lines)
@@ -85,7 +84,7 @@ class FewResults : public ConvolutionCall {
     }
     float* sum = scratch + static_cast<std::int64_t>(outer.taps.size()) * slab;
     for (std::int64_t line = 0; line < b.lines; ++line)
-      for (std::int64_t place = 0; place < b.places; place += kPanel)
+      for (std::int64_t place = 0; place < b.places; place += panel_)
         make_results(b, line, place, scratch, slab, sum, post);
   }
 
@@ -113,9 +112,9 @@ class FewResults : public ConvolutionCall {
   /// Up to a panel's width of places of one line.
   void make_results(const Block& b, std::int64_t line, std::int64_t place, const float* lines, std::int64_t slab,
                     float* sum, std::vector<Post>& post) const {
-    const std::int64_t columns = std::min(kPanel, b.places - place), depth = phase_.taps() * channels_;
+    const std::int64_t columns = std::min(panel_, b.places - place), depth = phase_.taps() * channels_;
     for (std::int64_t o = 0; o < results_; ++o)
-      std::fill_n(sum + o * kPanel, kPanel, bias_ ? pointer<const float>(*bias_)[o] : 0.0f);
+      std::fill_n(sum + o * panel_, panel_, bias_ ? pointer<const float>(*bias_)[o] : 0.0f);
     const auto& inner = phase_.axes[1];
     const float* weight = pointer<const float>(weight_);
     for (std::size_t z = 0; z < phase_.axes[0].taps.size(); ++z)
@@ -129,6 +128,7 @@ class FewResults : public ConvolutionCall {
                              .panel_step = line_step_,
                              .k = channels_,
                              .sum = sum,
+                             .sum_step = panel_,
                              .add = true,
                              .vectors = static_cast<int>((columns + kernels_.lanes - 1) / kernels_.lanes),
                              .rows = static_cast<int>(results_)});
@@ -152,6 +152,7 @@ class FewResults : public ConvolutionCall {
                      .y_step = plane()});
   }
 
+  const std::int64_t panel_ = kernels_.width;  ///< places that are multiplied at a time
   Phase phase_;
   std::int64_t images_, channels_, results_;
   std::int64_t low_, halo_;  ///< the first tap's offset along a line, and how far the last one's is from it
@@ -178,8 +179,7 @@ std::unique_ptr<PreparedCall> make_few_results(const ConvolutionProblem& p) {
 }
 
 std::optional<Packed> pack_few_results(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
-  if (!isa.starts_with("avx512") || !is_f32(p) || weight.dtype != DType::F32 || !few_results_gain(p))
-    return std::nullopt;
+  if (widest_panel(isa) == 0 || !is_f32(p) || weight.dtype != DType::F32 || !few_results_gain(p)) return std::nullopt;
   // [O, C, ..] with the channels innermost.
   return pack_whole(p, weight, kFewResults, channels_last(DType::F32, p.weight.sizes).strides);
 }

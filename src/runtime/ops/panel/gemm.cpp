@@ -37,6 +37,9 @@ Form parse_form(std::string_view text) {
   fail("a weight is packed as '{}', which this runtime does not know", text);
 }
 
+constexpr const char* kOtherMachine =
+    "this machine cannot use a weight packed for wider vectors; compile the model for it";
+
 std::optional<Element> element_of(DType d) {
   switch (d) {
     case DType::F32: return Element::F32;
@@ -55,7 +58,7 @@ class PanelGemm : public PreparedCall {
  public:
   PanelGemm(const GemmProblem& p, const Form& form)
       : form_(form),
-        kernels_(kernels_of_this_machine()),
+        kernels_(kernels_for(form)),
         m_(p.m),
         n_(p.n),
         k_(p.k),
@@ -95,6 +98,12 @@ class PanelGemm : public PreparedCall {
   }
 
  private:
+  static const Kernels& kernels_for(const Form& form) {
+    const Kernels& all = kernels_of_this_machine();
+    if (form.width > all.width) fail(kOtherMachine);
+    return all;
+  }
+
   template <class T>
   T* pointer(Staging::Operand o) const {
     return static_cast<T*>(pointers_[o]);
@@ -214,6 +223,7 @@ class PanelGemm : public PreparedCall {
               .panel_step = form_.width,
               .k = to - from,
               .sum = sum,
+              .sum_step = kernels_.width,
               .add = from > 0,
               .vectors = vectors,
               .rows = static_cast<int>(end - row)};
@@ -337,9 +347,29 @@ bool is_costly(const PostOp& op) {
 
 const Kernels& kernels_of_this_machine() {
 #ifdef __x86_64__
-  if (machine_runs("avx512")) return kAvx512;
+  static const bool widest = machine_runs("avx512"), wide = machine_runs("avx2");
+  if (widest) return kAvx512;
+  if (wide) return kAvx2;
 #endif
-  fail("this machine cannot use a weight packed for AVX-512; compile the model for it");
+  fail(kOtherMachine);
+}
+
+std::int64_t widest_panel(std::string_view isa) {
+#ifdef __x86_64__
+  if (isa.starts_with("avx512")) return kAvx512.width;
+  if (isa.starts_with("avx2")) return kAvx2.width;
+#endif
+  return 0;
+}
+
+std::int64_t panel_width(std::int64_t results, std::int64_t widest) {
+  return std::min((results + kVector - 1) / kVector * kVector, widest);
+}
+
+std::int64_t width_of_form(std::string_view packed_form) {
+  const std::int64_t width = parse_form(packed_form).width;
+  if (width > kernels_of_this_machine().width) fail(kOtherMachine);
+  return width;
 }
 
 int threads_worth(std::int64_t multiplications) {
@@ -374,19 +404,37 @@ void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t
   });
 }
 
+namespace {
+
+/// Whether oneDNN's GEMM for machines without AVX-512 takes none of these post-operations or, for those with powers of
+/// e, five times as long as these loops (Zen 1: gelu 15 and 2.3 ns an element).
+bool onednn_finishes_slowly(const GemmProblem& p) {
+  using enum PostOp::Kind;
+  const auto has_powers = [](const PostOp& op) {
+    return is_costly(op) || op.kind == Sigmoid || op.kind == Tanh || op.kind == Elu;
+  };
+  return std::ranges::any_of(p.post, has_powers) || !onednn::has_gemm_kernel(p);
+}
+
+}  // namespace
+
 std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std::string_view isa) {
   // Of fewer, a panel's sums are stored as often as they are added to, which costly post-operations make up for.
   constexpr std::int64_t kLeastColumns = 64;
   const std::int64_t least_depth = std::ranges::any_of(p.post, is_costly) ? 32 : 128;
-  if (!isa.starts_with("avx512") || !element_of(weight.dtype) || !element_of(p.a.given.dtype) ||
-      !element_of(p.y.given.dtype) || p.k == 0 || (!p.batch_invariant && (p.n < kLeastColumns || p.k < least_depth)))
+  const std::int64_t widest = widest_panel(isa);
+  if (widest == 0 || !element_of(weight.dtype) || !element_of(p.a.given.dtype) || !element_of(p.y.given.dtype) ||
+      p.k == 0)
     return std::nullopt;
+  // With AVX2 oneDNN's own products are as fast.
+  const bool gains = widest == kWidestPanel ? p.n >= kLeastColumns && p.k >= least_depth : onednn_finishes_slowly(p);
+  if (!p.batch_invariant && !gains) return std::nullopt;
   if (!p.batch_invariant && p.a.given.dtype == DType::BF16 && weight.dtype == DType::BF16 && onednn::multiplies_bf16())
     return std::nullopt;
   Packed packed;
-  packed.attributes["packed_desc"] = packed_form(weight.dtype);
-  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed_bytes(weight.dtype, p.n, p.k))});
-  pack(packed.bytes.bytes(), weight.bytes(), {weight.dtype, p.b.given.sizes, p.b.given.strides});
+  packed.attributes["packed_desc"] = packed_form(weight.dtype, widest);
+  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed_bytes(weight.dtype, p.n, p.k, widest))});
+  pack(packed.bytes.bytes(), weight.bytes(), {weight.dtype, p.b.given.sizes, p.b.given.strides}, widest);
   return packed;
 }
 

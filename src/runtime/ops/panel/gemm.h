@@ -1,11 +1,11 @@
 // Products by a constant weight that is packed in panels of neighbouring columns: in f32, with loops of our own for
-// AVX-512 (kernels.h).
+// AVX-512 and AVX2 (kernels.h).
 //
 // A product that reads its weight once from memory, as those of a transformer's inference do, is held by that:
 // oneDNN 2.6 reaches 370 to 430 GFLOP/s on two cores of an AVX-512 Xeon with a weight that the cache holds, and 310 to
 // 330 with one that comes from memory (128 rows, 768 and 3,072 columns). These loops fetch the next stretch of the
 // panel while they multiply by this one, which gives 370 to 390 for both. With AVX2 such loops are no faster than
-// oneDNN's (docs/performance_cpu.md).
+// oneDNN's products, and serve the convolutions that it is slow at (docs/performance_cpu.md).
 #pragma once
 #include "runtime/ops/gemm.h"
 #include "runtime/ops/panel/kernels.h"
@@ -27,6 +27,14 @@ constexpr std::int64_t kWidestPanel = 64;
 std::string packed_form(DType, std::int64_t width = kWidestPanel);
 std::size_t packed_bytes(DType, std::int64_t n, std::int64_t k, std::int64_t width = kWidestPanel);
 void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t width = kWidestPanel);
+
+/// The columns of the widest panel that machines with `isa` (support/cpu.h) multiply by; 0 where they have no such
+/// loops.
+std::int64_t widest_panel(std::string_view isa);
+/// The columns of a panel for so many results, on machines whose widest panel has `widest`.
+std::int64_t panel_width(std::int64_t results, std::int64_t widest);
+/// Of a packed weight's form. Throws Error where there is no such form, or this machine has no vectors for it.
+std::int64_t width_of_form(std::string_view packed_form);
 
 /// Throws Error where this machine has none.
 const Kernels& kernels_of_this_machine();

@@ -1,6 +1,6 @@
-// The inner loops of products by panels (runtime/ops/panel/gemm.h), in vectors of AVX-512. This header and the file
-// that is compiled for it include nothing with inline functions: the linker keeps one copy of those, and it could be
-// one that other machines cannot run.
+// The inner loops of products by panels (runtime/ops/panel/gemm.h), in vectors of AVX-512 and of AVX2. This header and
+// the files that are compiled for those include nothing with inline functions: the linker keeps one copy of them, and
+// it could be one that other machines cannot run.
 #pragma once
 #include <cstdint>
 
@@ -20,7 +20,7 @@ struct Strip {
   std::int64_t panel_step = 0;
   std::int64_t k = 0;
   float* sum = nullptr;         ///< [rows, the panel's columns]
-  std::int64_t sum_step = 64;   ///< from one row to the next: the width of the widest panel
+  std::int64_t sum_step = 0;    ///< from one row to the next
   bool add = false;             ///< to what `sum` holds
   int vectors = 1;              ///< of the panel's columns that are multiplied
   int rows = 1;                 ///< at most Kernels::rows of so many vectors
@@ -95,6 +95,7 @@ struct Kernels {
   void (*multiply_channels)(const Channels&);
 };
 
-extern const Kernels kAvx512;  ///< on x86-64 alone
+// On x86-64 alone.
+extern const Kernels kAvx512, kAvx2;
 
 }  // namespace coil::runtime::panels

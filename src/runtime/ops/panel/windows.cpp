@@ -18,25 +18,26 @@ constexpr std::string_view kWindows = "windows:";  // windows:FORM OF A PHASE'S 
 /// Sizes of a convolution, and where each phase's and group's panels lie.
 struct Shape {
   std::int64_t images, groups, channels, results;  ///< of a group
+  std::int64_t width;                              ///< of a panel
   std::vector<Phase> phases;
 
-  explicit Shape(const ConvolutionProblem& p)
+  Shape(const ConvolutionProblem& p, std::int64_t panel)
       : images(p.x.sizes[0]),
         groups(p.groups),
         channels(p.x.sizes[1] / p.groups),
         results(p.y.sizes[1] / p.groups),
+        width(panel),
         phases(phases_of(p)) {}
 
-  std::int64_t width() const { return std::min<std::int64_t>((results + 15) / 16 * 16, kWidestPanel); }
-  std::int64_t panels() const { return (results + width() - 1) / width(); }
+  std::int64_t panels() const { return (results + width - 1) / width; }
   std::int64_t depth(const Phase& phase) const { return phase.taps() * channels; }
-  std::size_t group_bytes(const Phase& phase) const { return packed_bytes(DType::F32, results, depth(phase), width()); }
+  std::size_t group_bytes(const Phase& phase) const { return packed_bytes(DType::F32, results, depth(phase), width); }
   std::size_t bytes() const {
     std::size_t all = 0;
     for (const Phase& phase : phases) all += group_bytes(phase) * static_cast<std::size_t>(groups);
     return all;
   }
-  std::string form() const { return std::string(kWindows) + packed_form(DType::F32, width()); }
+  std::string form() const { return std::string(kWindows) + packed_form(DType::F32, width); }
 };
 
 /// One phase as rows of windows.
@@ -62,9 +63,9 @@ struct Position {
 
 class Windows : public ConvolutionCall {
  public:
-  explicit Windows(const ConvolutionProblem& p)
+  Windows(const ConvolutionProblem& p, const Shape& s)
       : ConvolutionCall(p, channels_last(DType::F32, p.y.sizes)),
-        s_(p),
+        s_(s),
         x_channels_(p.x.sizes[1]),
         y_channels_(p.y.sizes[1]) {
     describe_post(p, y_channels_);
@@ -242,13 +243,13 @@ class Windows : public ConvolutionCall {
 
   const float* panel_at(const Job& job, std::int64_t group, std::int64_t panel) const {
     const std::int64_t bytes = job.panel_offset + group * static_cast<std::int64_t>(s_.group_bytes(*job.phase));
-    return reinterpret_cast<const float*>(pointer<const char>(weight_) + bytes) + panel * job.depth * s_.width();
+    return reinterpret_cast<const float*>(pointer<const char>(weight_) + bytes) + panel * job.depth * s_.width;
   }
 
   void multiply(const Job& job, const Unit& unit, const Unit* next, std::int64_t first, std::int64_t last,
                 const float* windows, std::int64_t step, float* sums, std::vector<Post>& post) const {
     const Kernels& k = kernels_;
-    const std::int64_t width = s_.width(), columns = std::min(width, s_.results - unit.panel * width),
+    const std::int64_t width = s_.width, columns = std::min(width, s_.results - unit.panel * width),
                        column = unit.group * s_.results + unit.panel * width;
     const int vectors = static_cast<int>((columns + k.lanes - 1) / k.lanes);
     const std::int64_t strips = (last - first + k.rows[vectors] - 1) / k.rows[vectors],
@@ -269,6 +270,7 @@ class Windows : public ConvolutionCall {
                 .panel_step = width,
                 .k = to - from,
                 .sum = sums + row * k.width,
+                .sum_step = k.width,
                 .add = from > 0,
                 .vectors = vectors,
                 .rows = static_cast<int>(end - row)};
@@ -345,7 +347,7 @@ bool has_costly_post(const ConvolutionProblem& p) {
 /// some paddings and post-operations.
 bool windows_gain(const ConvolutionProblem& p) {
   constexpr std::int64_t kLeastResults = 8, kManyResults = 64, kLeastChannels = 16;
-  const Shape s(p);
+  const Shape s(p, 1);
   if (s.channels == 1 || s.results == 1) return false;
   if (p.transposed) return s.results >= kLeastResults && (s.groups == 1 || s.channels >= kLeastResults);
   if (s.results >= kLeastResults && s.channels >= kLeastResults && !onednn::has_convolution_kernel(p)) return true;
@@ -381,15 +383,15 @@ Tensor rows_of(const ConvolutionProblem& p, const Shape& s, const Phase& phase, 
 std::unique_ptr<PreparedCall> make_windows(const ConvolutionProblem& p) {
   if (!p.packed_desc.starts_with(kWindows)) return nullptr;
   if (!is_f32(p)) fail("a weight packed for convolutions in f32 is given to another one");
-  const Shape s(p);
-  if (p.packed_desc != s.form() || p.packed_bytes < s.bytes())
-    fail("a packed weight does not have the form that its description says");
-  return std::make_unique<Windows>(p);
+  const Shape s(p, width_of_form(p.packed_desc.substr(kWindows.size())));
+  if (p.packed_bytes < s.bytes()) fail("a packed weight does not have the form that its description says");
+  return std::make_unique<Windows>(p, s);
 }
 
 std::optional<Packed> pack_any_windows(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
-  if (!isa.starts_with("avx512") || !is_f32(p) || weight.dtype != DType::F32) return std::nullopt;
-  const Shape s(p);
+  const std::int64_t widest = widest_panel(isa);
+  if (widest == 0 || !is_f32(p) || weight.dtype != DType::F32) return std::nullopt;
+  const Shape s(p, panel_width(p.y.sizes[1] / p.groups, widest));
   Packed packed;
   packed.attributes["packed_desc"] = s.form();
   packed.attributes["weight_sizes"] = p.weight.sizes;
@@ -399,7 +401,7 @@ std::optional<Packed> pack_any_windows(const ConvolutionProblem& p, const Tensor
     for (std::int64_t group = 0; group < s.groups; ++group, to += s.group_bytes(phase)) {
       if (s.depth(phase) == 0) continue;
       const Tensor rows = rows_of(p, s, phase, group, weight);
-      pack(to, rows.bytes(), {DType::F32, {s.depth(phase), s.results}, {1, s.depth(phase)}}, s.width());
+      pack(to, rows.bytes(), {DType::F32, {s.depth(phase), s.results}, {1, s.depth(phase)}}, s.width);
     }
   return packed;
 }

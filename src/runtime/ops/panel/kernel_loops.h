@@ -1,40 +1,11 @@
-#ifdef __AVX512F__
-#include <immintrin.h>
-
+// The inner loops of kernels.h, for the file that includes this: it gives, before, what differs between instruction
+// sets (CoilVector, COIL_VECTOR_MATH, and in namespace coil::runtime::panels the functions that kernels_avx2.cpp
+// lists).
 #include <cstdint>
 #include <cstring>
 
-#include "runtime/ops/panel/kernels.h"
-
-#ifdef __clang__
-#define COIL_UNROLL _Pragma("unroll")
-#else
-#define COIL_UNROLL _Pragma("GCC unroll 16")
-#endif
-
-typedef float CoilVector __attribute__((vector_size(64)));
-
-// Of the C library (libmvec).
-extern "C" {
-CoilVector _ZGVeN16v_expm1f(CoilVector);
-CoilVector _ZGVeN16v_tanhf(CoilVector);
-}
-#define COIL_VECTOR_MATH(name) _ZGVeN16v_##name
-
 namespace coil::runtime::panels {
 namespace {
-
-using Vector = CoilVector;
-constexpr int kBytes = sizeof(Vector), kVectors = 4;
-// As many sums as registers hold beside a row of the panel; of narrow panels as many rows as there are registers for
-// their addresses.
-constexpr int kMaxRows = 6;
-constexpr int kRowsOf[] = {0, 10, 9, 7, kMaxRows};
-constexpr int kLanes = kBytes / 4, kWidth = kVectors * kLanes;
-constexpr std::int64_t kDepth = 768;
-
-typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
-typedef std::uint16_t Halves __attribute__((vector_size(kBytes / 2)));
 
 template <class T>
 T load(const void* from) {
@@ -45,7 +16,7 @@ T load(const void* from) {
 
 Vector widened(Halves bits, Element element) {
   if (element == Element::BF16) return (Vector)(__builtin_convertvector(bits, Words) << 16);
-  return (Vector)_mm512_cvtph_ps((__m256i)bits);
+  return from_f16(bits);
 }
 
 /// Rounded to nearest even; NaN stays NaN.
@@ -56,7 +27,7 @@ Halves narrowed(Vector x, Element element) {
     const Words quiet = Words{} + 0x7fc0;
     return __builtin_convertvector(x != x ? quiet : rounded, Halves);
   }
-  return (Halves)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+  return to_f16(x);
 }
 
 Vector load_as(const void* from, Element element) {
@@ -135,25 +106,24 @@ void multiply_some(const Strip& s) {
   if constexpr (kRows > 1) multiply_some<kCount, kRows - 1>(s);
 }
 
-void multiply(const Strip& s) {
-  switch (s.vectors) {
-    case 1: return multiply_some<1>(s);
-    case 2: return multiply_some<2>(s);
-    case 3: return multiply_some<3>(s);
-    default: return multiply_some<4>(s);
-  }
+template <int kCount = kVectors>
+void multiply_vectors(const Strip& s) {
+  if (s.vectors == kCount) return multiply_some<kCount>(s);
+  if constexpr (kCount > 1) multiply_vectors<kCount - 1>(s);
 }
+
+void multiply(const Strip& s) { multiply_vectors(s); }
 
 /// `kRows` rows from `row` on of one vector of channels, of which the mask's are there.
 template <int kRows>
-void multiply_vector(const Channels& s, int row, int column, __mmask16 there) {
+void multiply_vector(const Channels& s, int row, int column, const Mask& there) {
   Vector sum[kRows] = {};
   const float* x = s.x + row * s.x_step + column;
   for (std::int64_t t = 0; t < s.taps; ++t) {
-    const Vector w = (Vector)_mm512_maskz_loadu_ps(there, s.weight + s.weights[t] + column);
+    const Vector w = load_masked(s.weight + s.weights[t] + column, there);
     const float* at = x + s.places[t];
     COIL_UNROLL
-    for (int r = 0; r < kRows; ++r) sum[r] += w * (Vector)_mm512_maskz_loadu_ps(there, at + r * s.x_step);
+    for (int r = 0; r < kRows; ++r) sum[r] += w * load_masked(at + r * s.x_step, there);
   }
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) std::memcpy(s.sum + (row + r) * kWidth + column, &sum[r], sizeof(Vector));
@@ -161,8 +131,7 @@ void multiply_vector(const Channels& s, int row, int column, __mmask16 there) {
 
 void multiply_channels(const Channels& s) {
   for (int column = 0; column < s.columns; column += kLanes) {
-    const int left = s.columns - column;
-    const auto there = static_cast<__mmask16>(left < kLanes ? (1u << left) - 1 : 0xffff);
+    const Mask there = mask_of(s.columns - column);
     int row = 0;
     for (; row + 8 <= s.rows; row += 8) multiply_vector<8>(s, row, column, there);
     for (; row + 2 <= s.rows; row += 2) multiply_vector<2>(s, row, column, there);
@@ -185,16 +154,14 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
 
 /// 2^x, within 1.2e-7 of it.
 [[gnu::always_inline]] inline Vector power_of_two(Vector x) {
-  const Vector whole = (Vector)_mm512_roundscale_ps((__m512)x, 0);
-  return (Vector)_mm512_scalef_ps((__m512)power_of_rest(x - whole), (__m512)whole);
+  const Vector whole = rounded(x);
+  return scaled(power_of_rest(x - whole), whole);
 }
 
 /// e^x for x between -150 and 150, within 1.8e-7 of it: the part of log2(e) that its f32 lacks is added to the rest.
 [[gnu::always_inline]] inline Vector exponential(Vector x) {
-  const __m512 log2e = _mm512_set1_ps(1.44269502f), v = (__m512)x;
-  const __m512 whole = _mm512_roundscale_ps(_mm512_mul_ps(v, log2e), 0);
-  const Vector r = (Vector)_mm512_fmsub_ps(v, log2e, whole) + x * 1.92596303e-8f;
-  return (Vector)_mm512_scalef_ps((__m512)power_of_rest(r), whole);
+  const Vector log2e = Vector{} + 1.44269502f, whole = rounded(product(x, log2e));
+  return scaled(power_of_rest(product_less(x, log2e, whole) + x * 1.92596303e-8f), whole);
 }
 
 /// 1 / (1 + exp(-x)); NaN stays NaN.
@@ -220,10 +187,7 @@ void widen(float* to, const void* from, Element element, std::int64_t count) {
                                -0.459221452f,    -1.15110428f,    -1.0f};
   COIL_UNROLL
   for (const float power : kPowers) p = p * size + power;
-  const __m512 e = (__m512)power_of_two(p), v = (__m512)x, zero = _mm512_setzero_ps();
-  const __m512 above = _mm512_mask_mul_ps(v, _mm512_cmp_ps_mask(v, zero, _CMP_LT_OQ), v, zero);
-  const __mmask16 near = _mm512_cmp_ps_mask((__m512)size, _mm512_set1_ps(5.65685425f), _CMP_NGT_UQ);
-  return (Vector)_mm512_mask3_fnmadd_ps((__m512)size, e, above, near);
+  return gelu_of(x, size, power_of_two(p));
 }
 
 /// x (1 + tanh(u)) / 2 with u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + exp(-2 u)). Beyond 2^150 and below 2^-150
@@ -345,14 +309,11 @@ bool is_whole(const Rows& f) {
   return whole;
 }
 
-template <bool kWhole>
+template <bool kWhole, int kCount = kVectors>
 void finish_rows(const Rows& f) {
-  for (int r = 0; r < f.rows; ++r) switch ((f.columns + kLanes - 1) / kLanes) {
-      case 1: finish_row<1, kWhole>(f, r); break;
-      case 2: finish_row<2, kWhole>(f, r); break;
-      case 3: finish_row<3, kWhole>(f, r); break;
-      default: finish_row<4, kWhole>(f, r);
-    }
+  if constexpr (kCount > 1)
+    if ((f.columns + kLanes - 1) / kLanes < kCount) return finish_rows<kWhole, kCount - 1>(f);
+  for (int r = 0; r < f.rows; ++r) finish_row<kCount, kWhole>(f, r);
 }
 
 void finish(const Rows& f) { is_whole(f) ? finish_rows<true>(f) : finish_rows<false>(f); }
@@ -361,15 +322,16 @@ void finish(const Rows& f) { is_whole(f) ? finish_rows<true>(f) : finish_rows<fa
 template <int kVectorsOf>
 void copy_pieces(const Pieces& p) {
   const std::int64_t vectors = kVectorsOf < 0 ? p.length / kLanes : kVectorsOf;
-  const auto rest = static_cast<__mmask16>((1u << (p.length % kLanes)) - 1);
+  const auto rest = static_cast<int>(p.length % kLanes);
+  const Mask there = mask_of(rest);
   for (std::int64_t r = 0; r < p.rows; ++r) {
     const float* from = p.from + r * p.from_step;
     float* to = p.to + r * p.to_step;
     for (std::int64_t t = 0; t < p.taps; ++t, from += p.tap_step, to += p.length) {
-      for (std::int64_t v = 0; v < vectors; ++v) _mm512_storeu_ps(to + v * kLanes, _mm512_loadu_ps(from + v * kLanes));
+      for (std::int64_t v = 0; v < vectors; ++v) std::memcpy(to + v * kLanes, from + v * kLanes, sizeof(Vector));
       if (rest == 0) continue;
       const std::int64_t at = vectors * kLanes;
-      _mm512_mask_storeu_ps(to + at, rest, _mm512_maskz_loadu_ps(rest, from + at));
+      store_masked(to + at, load_masked(from + at, there), there);
     }
   }
 }
@@ -383,68 +345,6 @@ void copy(const Pieces& p) {
   }
 }
 
-// Elements, pairs and quarters of two vectors in turn, from the lower or the upper half of each quarter, pair or
-// vector.
-Vector low_elements(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29);
-}
-Vector high_elements(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-}
-Vector low_pairs(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29);
-}
-Vector high_pairs(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-}
-Vector low_halves(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-}
-Vector high_halves(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-}
-Vector even_quarters(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
-}
-Vector odd_quarters(Vector a, Vector b) {
-  return __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-}
-
-/// Sixteen rows of sixteen become columns; of them `rows` and `columns` are there.
-void turn_block(float* to, std::int64_t to_step, const float* from, std::int64_t from_step, int rows, int columns) {
-  const auto present = static_cast<__mmask16>((1u << columns) - 1), stored = static_cast<__mmask16>((1u << rows) - 1);
-  Vector r[kLanes], t[kLanes];
-  COIL_UNROLL
-  for (int i = 0; i < kLanes; ++i)
-    r[i] = i < rows ? (Vector)_mm512_maskz_loadu_ps(present, from + i * from_step) : Vector{};
-  COIL_UNROLL
-  for (int i = 0; i < kLanes; i += 2) {
-    t[i] = low_elements(r[i], r[i + 1]);
-    t[i + 1] = high_elements(r[i], r[i + 1]);
-  }
-  // r[4 i + j] has column j of each quarter, of rows 4 i to 4 i + 3.
-  COIL_UNROLL
-  for (int i = 0; i < kLanes; i += 4) {
-    COIL_UNROLL
-    for (int half = 0; half < 2; ++half) {
-      r[i + 2 * half] = low_pairs(t[i + half], t[i + 2 + half]);
-      r[i + 2 * half + 1] = high_pairs(t[i + half], t[i + 2 + half]);
-    }
-  }
-  COIL_UNROLL
-  for (int j = 0; j < 4; ++j) {
-    const Vector low01 = low_halves(r[j], r[4 + j]), high01 = high_halves(r[j], r[4 + j]),
-                 low23 = low_halves(r[8 + j], r[12 + j]), high23 = high_halves(r[8 + j], r[12 + j]);
-    t[j] = even_quarters(low01, low23);
-    t[4 + j] = odd_quarters(low01, low23);
-    t[8 + j] = even_quarters(high01, high23);
-    t[12 + j] = odd_quarters(high01, high23);
-  }
-  COIL_UNROLL
-  for (int i = 0; i < kLanes; ++i)
-    if (i < columns) _mm512_mask_storeu_ps(to + i * to_step, stored, (__m512)t[i]);
-}
-
 void turn(const Turn& m) {
   const auto part = [](std::int64_t left) { return left < kLanes ? static_cast<int>(left) : kLanes; };
   for (std::int64_t row = 0; row < m.rows; row += kLanes)
@@ -453,9 +353,7 @@ void turn(const Turn& m) {
                  part(m.rows - row), part(m.columns - column));
 }
 
+constexpr Kernels kKernels = {kWidth, kLanes, kRowsOf, kDepth, multiply, widen, finish, copy, turn, multiply_channels};
+
 }  // namespace
-
-const Kernels kAvx512 = {kWidth, kLanes, kRowsOf, kDepth, multiply, widen, finish, copy, turn, multiply_channels};
-
 }  // namespace coil::runtime::panels
-#endif
