@@ -107,7 +107,6 @@ def _types_of_eager(function, input, states, params, has_biases, bidirectional):
     """By a call on one element; where eager refuses it, those that autocast is for."""
     with _disable_current_modes():
         directions = 2 if bidirectional else 1
-        per_layer = len(params) if has_biases is None else (4 if has_biases else 2)
         projects = len(states) == 2 and states[0].shape[2] != states[1].shape[2]
         gates = {torch.lstm: 4, torch.gru: 3}.get(function, 1)
         wide = 2 if projects else 1
@@ -118,7 +117,7 @@ def _types_of_eager(function, input, states, params, has_biases, bidirectional):
         x = made(input, 1, 1, 1)
         hx = [made(s, directions, 1, wide if k == 1 else 1) for k, s in enumerate(states)]
         weights = [made(params[0], gates * wide, 1), made(params[0], gates * wide, 1)]
-        weights += [made(params[0], gates * wide)] * (per_layer - 2)
+        weights += [made(params[0], gates * wide)] * (2 if has_biases else 0)
         if projects:
             weights.append(made(params[0], 1, wide))
         try:

@@ -251,9 +251,7 @@ def _keep_plain(ctx, inputs, output):
 def _differentiate_plain(ctx, grads, grad_hidden):
     hidden, weight, sequence = ctx.saved_tensors
     with torch.autocast(grads.device.type, enabled=False):
-        grad_gates, first = torch.ops.coil.plain_backward(
-            grads, grad_hidden, sequence, weight, ctx.mode, ctx.reverse
-        )
+        grad_gates, first = torch.ops.coil.plain_backward(grads, grad_hidden, sequence, weight, ctx.mode, ctx.reverse)
         of_state = _of_state(ctx, grad_gates, _before(sequence, hidden, ctx.reverse))
     return grad_gates, first, *of_state, None, None
 

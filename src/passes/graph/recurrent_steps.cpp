@@ -33,7 +33,8 @@ const RecurrentForm kRecurrentForms[] = {
 }  // namespace
 
 const RecurrentForm* recurrent_form(const Node& n) {
-  const auto found = std::ranges::find_if(kRecurrentForms, [&](const RecurrentForm& form) { return n.is_call(form.target); });
+  const auto found =
+      std::ranges::find_if(kRecurrentForms, [&](const RecurrentForm& form) { return n.is_call(form.target); });
   return found == std::end(kRecurrentForms) ? nullptr : found;
 }
 
