@@ -470,8 +470,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
     if standalone is not None:
         options = dataclasses.replace(options, own_exchanges=False, offload=0.0)
     calls.replace(gm)
-    if not differentiated:
-        recurrent.replace(gm)
+    recurrent.replace(gm)
     named = kept is not None and standalone != "never" and kept.has_key(gm)
     keeps = kept is not None and kept.can_keep(options) and (named or standalone is not None)
     compilers = _Compilers(options, example_inputs, keeps)

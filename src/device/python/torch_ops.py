@@ -208,6 +208,61 @@ def torch_recurrent(inputs, outputs, mode, reverse=0, has_bias=0, has_projection
         output.copy_(value)
 
 
+# @piece recurrent_training
+def torch_recurrent_training(inputs, outputs, mode, from_end=0, has_bias=0, has_projection=0, batch_invariant=0):
+    gates, h, *rest = [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in inputs]
+    c = rest.pop(0) if mode == "lstm" else None
+    weight, bias, projection = rest.pop(0), rest.pop(0) if has_bias else None, rest.pop(0) if has_projection else None
+    for step in reversed(range(len(gates))) if from_end else range(len(gates)):
+        x, s = gates[step], torch.nn.functional.linear(h, weight, bias)
+        if mode == "lstm":
+            a, b, fresh, d = (x + s).chunk(4, -1)
+            saved = a.sigmoid(), b.sigmoid(), fresh.tanh(), d.sigmoid()
+            c = saved[1] * c + saved[0] * saved[2]
+            h = saved[3] * c.tanh()
+            outputs[4][step].copy_(c)
+        else:
+            (reset, keep, fresh), (reset_s, keep_s, told) = x.chunk(3, -1), s.chunk(3, -1)
+            reset, keep = (reset + reset_s).sigmoid(), (keep + keep_s).sigmoid()
+            saved = reset, keep, (fresh + reset * told).tanh(), told
+            h = (h - saved[2]) * keep + saved[2]
+        h = torch.nn.functional.linear(h, projection) if has_projection else h
+        outputs[0][step].copy_(h)
+        outputs[3 if mode == "lstm" else 2][step].copy_(torch.cat(saved, -1))
+    for output, value in zip(outputs[1:], (h, c) if mode == "lstm" else (h,)):
+        output.copy_(value)
+
+
+# @piece recurrent_backward
+def torch_recurrent_backward(inputs, outputs, mode, from_end=0, has_projection=0, batch_invariant=0):
+    grads, h, *rest = [t.float() if t.dtype in (torch.float16, torch.bfloat16) else t for t in inputs]
+    c = rest.pop(0) if mode == "lstm" else None
+    saved, cells = rest.pop(0), rest.pop(0) if mode == "lstm" else None
+    weight, projection = rest.pop(0), rest.pop(0) if has_projection else None
+    slope = lambda y: y - y * y
+    for step in reversed(range(len(grads))) if from_end else range(len(grads)):
+        h = h + grads[step]
+        if mode == "lstm":
+            h = h @ projection if has_projection else h
+            (enters, keep, fresh, out), made = saved[step].chunk(4, -1), cells[step].tanh()
+            c = c + h * out * (1 - made * made)
+            parts = [c * fresh * slope(enters), c * rest[0][step] * slope(keep), c * enters * (1 - fresh * fresh)]
+            gates = torch.cat([*parts, h * made * slope(out)], -1)
+            c, h = c * keep, gates @ weight
+        elif mode == "gru":
+            reset, keep, fresh, told = saved[step].chunk(4, -1)
+            grad = (h - h * keep) * (1 - fresh * fresh)
+            parts = [grad * told * slope(reset), h * (rest[0][step] - fresh) * slope(keep)]
+            gates = torch.cat([*parts, grad], -1)
+            h = torch.cat([*parts, grad * reset], -1) @ weight + h * keep
+        else:
+            gates = h * (1 - saved[step] * saved[step] if mode == "tanh" else saved[step] > 0)
+            h = gates @ weight
+        outputs[0][step].copy_(gates)
+    for output, value in zip(outputs[1:], (h, c)):
+        output.copy_(value)
+
+
 # @piece sort
 def torch_sort(inputs, outputs, dim, descending=0, first=0, middle=0, **_):
     x = inputs[0] if inputs[0].dim() else inputs[0].view(1)

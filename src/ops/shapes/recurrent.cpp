@@ -54,6 +54,33 @@ Value layer(const Call& call) {
   return results;
 }
 
+/// Beside the layer's results what its gradients need: of an LSTM its gates and cells in every step, of a GRU its gates
+/// and what the state adds to the last of them.
+Value training(const Call& call) {
+  const TensorMeta &gates = call.tensor(0), &hidden = call["hidden"].as_tensor();
+  Values results = {dense(call.env, gates, {gates.sizes[0], gates.sizes[1], hidden.sizes[1]}),
+                    dense(call.env, gates, hidden.sizes)};
+  if (const Value* c = given(call, "cell")) {
+    const TensorMeta& cell = c->as_tensor();
+    results.push_back(dense(call.env, cell, cell.sizes));
+    results.push_back(dense(call.env, gates, gates.sizes));
+    results.push_back(dense(call.env, cell, {gates.sizes[0], gates.sizes[1], cell.sizes[1]}));
+  } else {
+    results.push_back(dense(call.env, gates, {gates.sizes[0], gates.sizes[1], call.env.simplify(hidden.sizes[1] * 4)}));
+  }
+  return results;
+}
+
+/// The gradients of every step's gates, then of the first states.
+Value layer_backward(const Call& call) {
+  const TensorMeta &grads = call.tensor(0), &weight = call["weight"].as_tensor();
+  Values results = {dense(call.env, grads, {grads.sizes[0], grads.sizes[1], weight.sizes[0]}),
+                    dense(call.env, grads, call["grad_hidden"].as_tensor().sizes)};
+  if (const Value* c = given(call, "grad_cell"))
+    results.push_back(dense(call.env, c->as_tensor(), c->as_tensor().sizes));
+  return results;
+}
+
 }  // namespace
 
 void register_recurrent() {
@@ -89,6 +116,23 @@ coil::recurrent_layer(Tensor gates, Tensor hidden, Tensor weight, Tensor? bias, 
     Tensor)
 )",
               layer);
+  // The same where gradients are wanted, with what those need; and the gradients, which walk through the steps the
+  // other way round. `previous` are the cells, or the hidden states, before each step.
+  define_each(R"(
+coil::lstm_training(Tensor gates, Tensor hidden, Tensor cell, Tensor weight, Tensor? bias, Tensor? projection,
+    bool reverse) -> (Tensor, Tensor, Tensor, Tensor, Tensor)
+coil::gru_training(Tensor gates, Tensor hidden, Tensor weight, Tensor? bias, bool reverse) -> (Tensor, Tensor, Tensor)
+)",
+              training);
+  define_each(R"(
+coil::lstm_backward(Tensor grads, Tensor grad_hidden, Tensor grad_cell, Tensor saved, Tensor cells, Tensor previous,
+    Tensor weight, Tensor? projection, bool reverse) -> (Tensor, Tensor, Tensor)
+coil::gru_backward(Tensor grads, Tensor grad_hidden, Tensor saved, Tensor previous, Tensor weight, bool reverse) ->
+    (Tensor, Tensor)
+coil::plain_backward(Tensor grads, Tensor grad_hidden, Tensor sequence, Tensor weight, str mode, bool reverse) ->
+    (Tensor, Tensor)
+)",
+              layer_backward);
 }
 
 }  // namespace coil::ops::shapes

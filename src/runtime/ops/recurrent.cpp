@@ -1,5 +1,5 @@
 // One direction of one layer of a recurrent network, over a whole sequence: `recurrent` (LSTM, GRU, plain tanh and relu
-// cells); and two of them side by side: `recurrent_pair`.
+// cells); with what its gradients need: `recurrent_training`; and two layers side by side: `recurrent_pair`.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -9,89 +9,26 @@
 #include "runtime/device/cached_op.h"
 #include "runtime/device/library.h"
 #include "runtime/device/threads.h"
-#include "runtime/ops/gemm.h"
 #include "runtime/ops/panel/gemm.h"
 #include "runtime/ops/recurrent_cells.h"
+#include "runtime/ops/recurrent_product.h"
 #include "runtime/ops/staging.h"
 #include "support/error.h"
 
 namespace coil::runtime {
 namespace {
 
-enum class Mode : std::uint8_t { Lstm, Gru, Tanh, Relu };
-
-Mode mode_of(const std::string& name) {
-  if (name == "lstm") return Mode::Lstm;
-  if (name == "gru") return Mode::Gru;
-  if (name == "tanh") return Mode::Tanh;
-  if (name == "relu") return Mode::Relu;
-  fail("recurrent: there is no mode '{}'", name);
-}
-
-std::int64_t gate_count(Mode mode) { return mode == Mode::Lstm ? 4 : mode == Mode::Gru ? 3 : 1; }
+using recurrence::gate_count;
+using recurrence::Mode;
+using recurrence::mode_of;
+using recurrence::parts_of;
+using recurrence::StepProduct;
 
 struct Config {
   Mode mode = Mode::Lstm;
   bool reverse = false, has_bias = false, has_projection = false, batch_invariant = false;
+  bool trains = false;  ///< gives what the gradients need as well
 };
-
-/// A state [batch, from] times a weight [to, from], in every step of a call. The weight is brought into panels once
-/// where this machine multiplies by those and there are steps enough to gain by it.
-class StepProduct {
- public:
-  StepProduct(DType loop, std::int64_t batch, std::int64_t from, std::int64_t to, bool has_bias, std::int64_t steps,
-              bool batch_invariant) {
-    const Attributes attributes = {{std::string(library_ops::kHasBias.name), std::int64_t{has_bias}},
-                                   {std::string(library_ops::kBatchInvariant.name), std::int64_t{batch_invariant}}};
-    std::vector<BoundView> inputs = {dense_view(loop, {batch, from}), dense_view(loop, {to, from})};
-    if (has_bias) inputs.push_back(dense_view(loop, {to}));
-    const BoundView output = dense_view(loop, {batch, to});
-    GemmProblem problem = linear_problem(attributes, inputs, std::span(&output, 1));
-    constexpr std::int64_t kEnough = 8;
-    if (steps >= kEnough && batch > 0 && from > 0 && to > 0 && panels::multiplies(problem)) {
-      b_ = problem.b.given;
-      packed_ = panels::packed_bytes(loop, to, from);  // whole panels, of which each is a multiple of a cache line
-      problem.packed_desc = panels::packed_form(loop);
-      problem.packed_bytes = packed_;
-      by_panels_ = panels::make_gemm(problem);
-      return;
-    }
-    op_ = make_library_op("linear", attributes);
-    op_->prepare(inputs, std::span(&output, 1));
-  }
-
-  /// Of the weight in panels: 0 where it is taken as it is.
-  std::size_t packed_bytes() const { return packed_; }
-  std::size_t workspace_bytes() const { return by_panels_ ? by_panels_->workspace_bytes() : op_->workspace_bytes(); }
-
-  /// The weight that `run` takes, before the first step of a call: `packed`, which is filled, or the weight itself.
-  const void* begin(const void* weight, void* packed) const {
-    if (!by_panels_) return weight;
-    panels::pack(static_cast<std::byte*>(packed), static_cast<const std::byte*>(weight), b_);
-    return packed;
-  }
-
-  void run(std::span<const void* const> inputs, void* result, void* workspace) {
-    if (by_panels_) return by_panels_->run(inputs, std::span(&result, 1), workspace);
-    op_->run(inputs, std::span(&result, 1), workspace);
-  }
-
- private:
-  BoundView b_;
-  std::size_t packed_ = 0;
-  std::unique_ptr<PreparedCall> by_panels_;
-  std::unique_ptr<LibraryOp> op_;
-};
-
-/// Rows of a batch that a thread takes through all steps: it waits for no other. Where a batch has few of them, and a
-/// weight that threads had better share, all threads take all rows through each step together.
-std::int64_t parts_of(std::int64_t batch, std::int64_t weights, int threads) {
-  // Weights that a thread's second-level cache holds beside what else a step reads; and rows for which a larger one
-  // is read seldom enough.
-  constexpr std::int64_t kFewWeights = 1 << 17, kManyRows = 12;
-  const std::int64_t least = weights <= kFewWeights ? 1 : kManyRows;
-  return threads > 1 && batch >= least * threads ? threads : 1;
-}
 
 /// A layer that is prepared.
 class Layer : public PreparedCall {
@@ -109,7 +46,8 @@ class Recurrent : public Layer {
             int threads)
       : config_(config) {
     const bool lstm = config.mode == Mode::Lstm;
-    const std::size_t inputs = 3u + lstm + config.has_bias + config.has_projection, results = 2u + lstm;
+    const std::size_t inputs = 3u + lstm + config.has_bias + config.has_projection;
+    const std::size_t results = (2u + lstm) + (config.trains ? 1u + lstm : 0u);
     if (in.size() != inputs || out.size() != results || in[0].sizes.size() != 3 || out[0].sizes.size() != 3)
       fail("recurrent: {} inputs and {} results do not fit its attributes", in.size(), out.size());
     const std::int64_t gates = gate_count(config.mode);
@@ -135,6 +73,11 @@ class Recurrent : public Layer {
     y_ = staging_.output(0, out[0], dense_view(loop, out[0].sizes), false);
     last_h_ = staging_.output(1, out[1], dense_view(loop, {batch_, state_}), false);
     if (lstm) last_c_ = staging_.output(2, out[2], dense_view(loop, {batch_, hidden_}), false);
+    if (config.trains) {
+      const std::size_t first = 2u + lstm;
+      saved_ = staging_.output(first, out[first], dense_view(loop, {steps_, batch_, kSavedGates * hidden_}), false);
+      if (lstm) cells_ = staging_.output(4, out[4], dense_view(loop, {steps_, batch_, hidden_}), false);
+    }
     sums_ = staging_.scratch(bytes(batch_ * gates * hidden_));
     wide_ = staging_.scratch(config.has_projection ? bytes(batch_ * hidden_) : 0);
 
@@ -186,10 +129,10 @@ class Recurrent : public Layer {
       const std::int64_t first = batch_ * k / count, rows = batch_ * (k + 1) / count - first;
       Part part{.first = first,
                 .rows = rows,
-                .product = {loop, rows, state_, width, config_.has_bias, steps_, config_.batch_invariant}};
+                .product = {{loop, state_, width, config_.has_bias}, rows, steps_, config_.batch_invariant}};
       part.scratch = staging_.scratch(part.product.workspace_bytes());
       if (config_.has_projection) {
-        part.project.emplace(loop, rows, hidden_, state_, false, steps_, config_.batch_invariant);
+        part.project.emplace(recurrence::StepWeight{loop, hidden_, state_}, rows, steps_, config_.batch_invariant);
         part.project_scratch = staging_.scratch(part.project->workspace_bytes());
       }
       parts_.push_back(std::move(part));
@@ -209,7 +152,7 @@ class Recurrent : public Layer {
       const void* operands[] = {h, weight, config_.has_bias ? at(bias_) : nullptr};
       part.product.run(std::span(operands, config_.has_bias ? 3 : 2), sums, at(part.scratch));
       T* made = config_.has_projection ? at(wide_) + part.first * hidden_ : y;
-      step_cells(part, made, h, at(x_) + step * batch_ * width);
+      step_cells(part, made, h, step);
       if (config_.has_projection) {
         const void* wide[] = {made, projection};
         part.project->run(wide, y, at(part.project_scratch));
@@ -218,17 +161,19 @@ class Recurrent : public Layer {
     }
   }
 
-  /// `made` and `h` begin with the part's first row, `x` with the batch's.
-  void step_cells(const Part& part, T* made, const T* h, const T* x) const {
+  /// `made` and `h` begin with the part's first row.
+  void step_cells(const Part& part, T* made, const T* h, std::int64_t step) const {
     constexpr std::int64_t kGrain = 512;  // elements worth a thread: a few transcendental functions each
     parallel_ranges(part.rows, 1 + kGrain / (hidden_ + 1), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) cell_row(made + b * hidden_, h + b * state_, x, part.first + b);
+      for (std::int64_t b = begin; b < end; ++b) cell_row(made + b * hidden_, h + b * state_, step, part.first + b);
     });
   }
 
-  void cell_row(T* made, const T* h, const T* x, std::int64_t b) const {
-    const std::int64_t width = gate_count(config_.mode) * hidden_;
-    const cells::Row<T> row{x + b * width, at(sums_) + b * width, hidden_, made};
+  void cell_row(T* made, const T* h, std::int64_t step, std::int64_t b) const {
+    const std::int64_t width = gate_count(config_.mode) * hidden_, row_of_all = step * batch_ + b;
+    cells::Row<T> row{at(x_) + row_of_all * width, at(sums_) + b * width, hidden_, made};
+    if (config_.trains) row.saved = at(saved_) + row_of_all * kSavedGates * hidden_;
+    if (config_.trains && config_.mode == Mode::Lstm) row.cells = at(cells_) + row_of_all * hidden_;
     switch (config_.mode) {
       case Mode::Lstm: return kernels_.lstm(row, at(last_c_) + b * hidden_);
       case Mode::Gru: return kernels_.gru(row, h);
@@ -236,6 +181,8 @@ class Recurrent : public Layer {
       case Mode::Relu: return kernels_.plain_relu(row);
     }
   }
+
+  static constexpr std::int64_t kSavedGates = 4;  ///< an LSTM's; a GRU's, and what the state adds to the last
 
   static const cells::KernelsOf<T>& kernels() {
     if constexpr (std::is_same_v<T, float>)
@@ -249,7 +196,7 @@ class Recurrent : public Layer {
   Staging staging_;
   std::int64_t steps_ = 0, batch_ = 0, hidden_ = 0, state_ = 0;
   Staging::Operand x_ = 0, h0_ = 0, c0_ = 0, weight_ = 0, bias_ = 0, projection_ = 0, y_ = 0, last_h_ = 0, last_c_ = 0,
-                   sums_ = 0, wide_ = 0, packed_ = 0, packed_projection_ = 0;
+                   saved_ = 0, cells_ = 0, sums_ = 0, wide_ = 0, packed_ = 0, packed_projection_ = 0;
   std::vector<Part> parts_;
   std::vector<void*> pointers_;
 };
@@ -299,14 +246,16 @@ class RecurrentPair : public PreparedCall {
   bool side_by_side_ = false;
 };
 
-Config config_of(const Attributes& a, const library_ops::Flag& reverse) {
-  return {mode_of(read(a, library_ops::recurrent::kMode)), read(a, reverse), read(a, library_ops::recurrent::kBias),
-          read(a, library_ops::recurrent::kHasProjection), read(a, library_ops::kBatchInvariant)};
+Config config_of(const Attributes& a, const library_ops::Flag& reverse, bool trains = false) {
+  return {mode_of(read(a, library_ops::recurrent::kMode)), read(a, reverse),
+          read(a, library_ops::recurrent::kBias),          read(a, library_ops::recurrent::kHasProjection),
+          read(a, library_ops::kBatchInvariant),           trains};
 }
 
 class RecurrentOp : public CachedOp {
  public:
   explicit RecurrentOp(const Attributes& a) : config_(config_of(a, library_ops::recurrent::kReverse)) {}
+  explicit RecurrentOp(const Config& config) : config_(config) {}
 
  protected:
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
@@ -315,6 +264,12 @@ class RecurrentOp : public CachedOp {
 
  private:
   Config config_;
+};
+
+class RecurrentTrainingOp : public RecurrentOp {
+ public:
+  explicit RecurrentTrainingOp(const Attributes& a)
+      : RecurrentOp(config_of(a, library_ops::recurrent::kFromEnd, true)) {}
 };
 
 class RecurrentPairOp : public CachedOp {
@@ -333,6 +288,7 @@ class RecurrentPairOp : public CachedOp {
 };
 
 const DefineLibraryOps kRecurrent({{library_ops::recurrent::kName, call_site<RecurrentOp>},
+                                   {library_ops::recurrent::kTrainingName, call_site<RecurrentTrainingOp>},
                                    {library_ops::recurrent::kPairName, call_site<RecurrentPairOp>}});
 
 }  // namespace

@@ -103,6 +103,11 @@ Vector<T> gate(const Row<T>& row, std::int64_t number, std::int64_t i, std::int6
 }
 
 template <class T>
+void save(const Row<T>& row, const Vector<T> (&gates)[4], std::int64_t i, std::int64_t left) {
+  for (std::int64_t k = 0; k < 4; ++k) store(row.saved + k * row.count + i, gates[k], left);
+}
+
+template <class T>
 void lstm(const Row<T>& row, T* c) {
   each_vector<T>(row.count, [&](std::int64_t i, std::int64_t left) {
     const Vector<T> in = sigmoid(gate(row, 0, i, left)), kept = sigmoid(gate(row, 1, i, left)),
@@ -110,6 +115,10 @@ void lstm(const Row<T>& row, T* c) {
     const Vector<T> cell = kept * load(c + i, left) + in * fresh;
     store(c + i, cell, left);
     store(row.made + i, out * tanh(cell), left);
+    if (!row.saved) return;
+    const Vector<T> gates[] = {in, kept, fresh, out};
+    save(row, gates, i, left);
+    store(row.cells + i, cell, left);
   });
 }
 
@@ -118,8 +127,12 @@ void gru(const Row<T>& row, const T* h) {
   const std::int64_t n = row.count;
   each_vector<T>(n, [&](std::int64_t i, std::int64_t left) {
     const Vector<T> reset = sigmoid(gate(row, 0, i, left)), kept = sigmoid(gate(row, 1, i, left));
-    const Vector<T> fresh = tanh(load(row.x + 2 * n + i, left) + reset * load(row.sums + 2 * n + i, left));
+    const Vector<T> told = load(row.sums + 2 * n + i, left);
+    const Vector<T> fresh = tanh(load(row.x + 2 * n + i, left) + reset * told);
     store(row.made + i, (load(h + i, left) - fresh) * kept + fresh, left);
+    if (!row.saved) return;
+    const Vector<T> gates[] = {reset, kept, fresh, told};
+    save(row, gates, i, left);
   });
 }
 
@@ -136,8 +149,64 @@ void plain_relu(const Row<T>& row) {
   });
 }
 
-constexpr Kernels kKernels = {{lstm<float>, gru<float>, plain_tanh<float>, plain_relu<float>},
-                              {lstm<double>, gru<double>, plain_tanh<double>, plain_relu<double>}};
+// Gradients. Of sigmoid where it is y the slope is y - y y, of tanh 1 - y y.
+
+template <class T>
+void lstm_backward(const BackwardRow<T>& row, T* cell) {
+  const std::int64_t n = row.count;
+  each_vector<T>(n, [&](std::int64_t i, std::int64_t left) {
+    const Vector<T> in = load(row.saved + i, left), kept = load(row.saved + n + i, left),
+                    fresh = load(row.saved + 2 * n + i, left), out = load(row.saved + 3 * n + i, left);
+    const Vector<T> hidden = load(row.hidden + i, left), made = tanh(load(row.cells + i, left));
+    const Vector<T> grad = load(cell + i, left) + hidden * out * (1 - made * made);
+    store(row.gates + i, grad * fresh * (in - in * in), left);
+    store(row.gates + n + i, grad * load(row.previous + i, left) * (kept - kept * kept), left);
+    store(row.gates + 2 * n + i, grad * in * (1 - fresh * fresh), left);
+    store(row.gates + 3 * n + i, hidden * made * (out - out * out), left);
+    store(cell + i, grad * kept, left);
+  });
+}
+
+template <class T>
+void gru_backward(const BackwardRow<T>& row, T* sums, T* direct) {
+  const std::int64_t n = row.count;
+  each_vector<T>(n, [&](std::int64_t i, std::int64_t left) {
+    const Vector<T> reset = load(row.saved + i, left), kept = load(row.saved + n + i, left),
+                    fresh = load(row.saved + 2 * n + i, left), told = load(row.saved + 3 * n + i, left);
+    const Vector<T> hidden = load(row.hidden + i, left);
+    const Vector<T> grad = (hidden - hidden * kept) * (1 - fresh * fresh);
+    const Vector<T> of_reset = grad * told * (reset - reset * reset);
+    const Vector<T> of_kept = hidden * (load(row.previous + i, left) - fresh) * (kept - kept * kept);
+    store(row.gates + i, of_reset, left);
+    store(row.gates + n + i, of_kept, left);
+    store(row.gates + 2 * n + i, grad, left);
+    store(sums + i, of_reset, left);
+    store(sums + n + i, of_kept, left);
+    store(sums + 2 * n + i, grad * reset, left);
+    store(direct + i, hidden * kept, left);
+  });
+}
+
+template <class T>
+void tanh_backward(const BackwardRow<T>& row) {
+  each_vector<T>(row.count, [&](std::int64_t i, std::int64_t left) {
+    const Vector<T> made = load(row.saved + i, left);
+    store(row.gates + i, load(row.hidden + i, left) * (1 - made * made), left);
+  });
+}
+
+template <class T>
+void relu_backward(const BackwardRow<T>& row) {
+  each_vector<T>(row.count, [&](std::int64_t i, std::int64_t left) {
+    const Vector<T> made = load(row.saved + i, left), hidden = load(row.hidden + i, left);
+    store(row.gates + i, made <= T{} ? Vector<T>{} : hidden, left);
+  });
+}
+
+template <class T>
+constexpr KernelsOf<T> kKernelsOf = {lstm<T>,          gru<T>,          plain_tanh<T>,    plain_relu<T>,
+                                     lstm_backward<T>, gru_backward<T>, tanh_backward<T>, relu_backward<T>};
+constexpr Kernels kKernels = {kKernelsOf<float>, kKernelsOf<double>};
 
 }  // namespace
 }  // namespace coil::runtime::cells

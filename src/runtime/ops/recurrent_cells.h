@@ -13,6 +13,18 @@ struct Row {
   const T *x, *sums;
   std::int64_t count;
   T* made;  ///< the new state
+  /// What gradients need, or null: the gates as they are used, of a GRU also what the state adds to the last; the
+  /// cells.
+  T *saved = nullptr, *cells = nullptr;
+};
+
+/// One row of a step of the gradients. `hidden` is the gradient of the new state.
+template <class T>
+struct BackwardRow {
+  const T *hidden, *saved;
+  const T *cells, *previous;  ///< the cells after the step; these, or the hidden state, before it
+  std::int64_t count;
+  T* gates;  ///< their gradients
 };
 
 template <class T>
@@ -21,6 +33,11 @@ struct KernelsOf {
   void (*gru)(const Row<T>&, const T* h);  ///< gates: reset, update, new; `h` is the state before
   void (*plain_tanh)(const Row<T>&);
   void (*plain_relu)(const Row<T>&);
+  void (*lstm_backward)(const BackwardRow<T>&, T* cell);  ///< `cell`: its gradient, which is updated
+  /// `sums`: the gradients of what the state adds to the gates; `direct`: what reaches the state before by itself.
+  void (*gru_backward)(const BackwardRow<T>&, T* sums, T* direct);
+  void (*tanh_backward)(const BackwardRow<T>&);
+  void (*relu_backward)(const BackwardRow<T>&);
 };
 
 struct Kernels {
