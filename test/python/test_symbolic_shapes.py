@@ -11,7 +11,18 @@ import torch
 from safetensors.torch import save_file
 from torch._higher_order_ops import while_loop
 
-from coil_harness import COIL, ENVIRONMENT, CoilError, check, coil_ok, difference, export, named_inputs, run
+from coil_harness import (
+    COIL,
+    COMPILE_OPTIONS,
+    ENVIRONMENT,
+    CoilError,
+    check,
+    coil_ok,
+    difference,
+    export,
+    named_inputs,
+    run,
+)
 from emitted import build_program, call_program, emit, load_module
 from zoo_transformers_mixed import MODELS
 

@@ -1,6 +1,7 @@
 // Attention written out is recognised from its softmax: up through mask and scale to query times key, down to the
 // product with the values. Between these lie views that only merge or split batch dimensions, copies, and casts around
 // the whole in half precision.
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -42,16 +43,31 @@ std::optional<double> literal(const Value& v) {
   return {};
 }
 
+/// The number in a tensor of one element, of the types that scores have.
+std::optional<double> only_number(const Tensor& t) {
+  if (t.numel() != 1 || !t.device().is_host()) return {};
+  if (t.dtype == DType::F32) return *t.data<float>();
+  if (t.dtype == DType::F64) return *t.data<double>();
+  if (t.dtype == DType::BF16) return std::bit_cast<float>(static_cast<std::uint32_t>(*t.data<std::uint16_t>()) << 16);
+  return {};
+}
+
 /// A tensor of one repeated number.
-std::optional<double> uniform(const Value& v) {
+std::optional<double> uniform(const fx::GraphModule& m, const Value& v) {
   if (auto number = literal(v)) return number;
   auto* p = v.get_if<Node*>();
   if (!p) return {};
   const Node& n = **p;
+  if (n.opcode == fx::Opcode::GetAttr && m.is_constant(n.target)) {
+    const auto held = m.attributes.find(n.target);
+    return held == m.attributes.end() ? std::nullopt : only_number(held->second);
+  }
   if (is_any(n, {"aten.scalar_tensor.default"})) return literal(n.args[0]);
   if (is_any(n, {"aten.full.default", "aten.full_like.default", "aten.fill.Scalar"})) return literal(n.args[1]);
   if (is_any(n, {"aten.zeros.default", "aten.zeros_like.default"})) return 0.0;
-  if (is_any(n, {"aten.expand.default", "aten.view.default", "aten.clone.default"})) return uniform(n.args[0]);
+  if (is_any(n, {"aten.expand.default", "aten.view.default", "aten.clone.default", "aten.lift_fresh_copy.default",
+                 "aten._to_copy.default"}))
+    return uniform(m, n.args[0]);
   return {};
 }
 
@@ -112,6 +128,7 @@ bool is_matmul(const Node& n) {
 
 /// The lowest finite number of a type of scores, where f64 may take f32's.
 double lowest_of(DType d) {
+  if (d == DType::F16) return -65504.0;
   return d == DType::BF16 ? -0x1.fep127 : -static_cast<double>(std::numeric_limits<float>::max());
 }
 
@@ -135,7 +152,7 @@ struct Attention {
 
 class Matcher {
  public:
-  explicit Matcher(Node* softmax) : softmax_(softmax) {}
+  Matcher(const fx::GraphModule& m, Node* softmax) : module_(m), softmax_(softmax) {}
 
   std::optional<Attention> match() {
     scores_ = tensor_argument(*softmax_, 0);
@@ -289,6 +306,7 @@ class Matcher {
     // The fused operator gives zeros where every score is masked; written out without a guard, that is NaN.
     if (is_any(*m, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar"})) {
       auto yes = uniform(m->args[1]), no = uniform(m->args[2]);
+      if (no && *no < lowest_of(t.dtype)) no = -std::numeric_limits<double>::infinity();
       Node* condition = tensor_argument(*m, 0);
       bool infinite = no == -std::numeric_limits<double>::infinity();
       if (yes == 0.0 && infinite && safe_ && condition && sizes(*condition) == sizes(*m)) {
@@ -378,6 +396,9 @@ class Matcher {
     found_.key = k, found_.value = v, found_.grouped = true;
   }
 
+  std::optional<double> uniform(const Value& v) const { return passes::uniform(module_, v); }
+
+  const fx::GraphModule& module_;
   Node* softmax_;
   Node* scores_ = nullptr;
   bool safe_ = false;
@@ -530,7 +551,7 @@ void fuse_attention(fx::GraphModule& m, const target::Target& target) {
   multiply_matrices(m);
   for (Node* n : m.graph.nodes())
     if (is_softmax(n))
-      if (auto found = Matcher(n).match(); found && has_kernel(target, *found)) fuse(m, *found);
+      if (auto found = Matcher(m, n).match(); found && has_kernel(target, *found)) fuse(m, *found);
   m.graph.eliminate_dead_code();
 }
 
