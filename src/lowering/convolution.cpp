@@ -1,5 +1,7 @@
 // Convolutions of every rank: library calls, with zero padding in front of them taken in.
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "ir/relayout.h"
 #include "lowering/convolution_products.h"
@@ -41,8 +43,8 @@ std::optional<Padding> absorbed_padding(Context& ctx, const fx::Node& input, std
 
 // GPU libraries have slow kernels for channels that are no whole vectors: the three of an image, the one of a
 // recording. There a convolution becomes one of stride 1 whose channels are those of stride^d neighbours, up to whole
-// vectors, with a window as many times smaller; patches side by side become a product that way. What is made of the
-// input and of the weights costs a pass over each.
+// vectors, with a window as many times smaller; patches side by side become a product that way, and so do windows that
+// fit into one vector as a whole. What is made of the input and of the weights costs a pass over each.
 
 constexpr std::int64_t kPlanes = 64;  // channels of which a copy is not worth it
 
@@ -55,17 +57,18 @@ bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups,
          std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
 }
 
-/// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding; 0
-/// outside of x and beyond its channels. A dimension of `sizes` is as long as its last window reaches.
+/// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding, for
+/// each i of a `patch`; 0 outside of x and beyond its channels. A dimension of `sizes` is as long as its last window
+/// reaches.
 TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const std::vector<std::int64_t>& stride,
-                   const std::vector<std::int64_t>& padding) {
+                   const std::vector<std::int64_t>& patch, const std::vector<std::int64_t>& padding) {
   const std::size_t spatial = stride.size();
   Exprs index{ctx.graph.ivar(0), 0};
   index.resize(2 + spatial);
   Expr channel = ctx.graph.ivar(1);
   for (std::size_t d = spatial; d-- > 0;) {
-    index[2 + d] = ctx.graph.ivar(2 + d) * stride[d] + sym::mod(channel, stride[d]) - padding[d];
-    channel = sym::floor_div(channel, stride[d]);
+    index[2 + d] = ctx.graph.ivar(2 + d) * stride[d] + sym::mod(channel, patch[d]) - padding[d];
+    channel = sym::floor_div(channel, patch[d]);
   }
   index[1] = channel;
   Element inside = condition(ctx, sym::lt(channel, x.sizes[1]));
@@ -78,19 +81,24 @@ TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const s
 void gather_channels(Context& ctx, TensorBox& x, TensorBox& weight, std::vector<std::int64_t>& weight_sizes,
                      std::vector<std::int64_t>& stride, std::vector<std::int64_t>& padding) {
   const std::size_t spatial = stride.size();
-  std::int64_t channels = weight_sizes[1];
-  for (std::int64_t s : stride) channels *= s;
   const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
+  const std::vector<std::int64_t> windows(weight_sizes.begin() + 2, weight_sizes.end());
+  std::vector<std::int64_t> patch = stride;
+  const auto times = [](std::int64_t n, const std::vector<std::int64_t>& sizes) {
+    return std::accumulate(sizes.begin(), sizes.end(), n, std::multiplies<>());
+  };
+  if (times(weight_sizes[1], windows) <= step) patch = windows;
+  const std::int64_t channels = times(weight_sizes[1], patch);
   weight_sizes[1] = (channels + step - 1) / step * step;
   Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
   for (std::size_t d = 0; d < spatial; ++d) {
     std::int64_t& window = weight_sizes[2 + d];
-    window = (window + stride[d] - 1) / stride[d];
+    window = (window + patch[d] - 1) / patch[d];
     of_weight.push_back(window);
     of_x.push_back(ctx.result().sizes[2 + d] + window - 1);
   }
-  weight = gathered(ctx, weight, of_weight, stride, std::vector<std::int64_t>(spatial));
-  x = gathered(ctx, x, of_x, stride, padding);
+  weight = gathered(ctx, weight, of_weight, patch, patch, std::vector<std::int64_t>(spatial));
+  x = gathered(ctx, x, of_x, stride, patch, padding);
   stride.assign(spatial, 1);
   padding.assign(spatial, 0);
 }
