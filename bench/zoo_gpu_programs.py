@@ -1,5 +1,5 @@
-"""Networks of `zoo_later_models.py` that are written here: programs that people train and serve on GPUs and that neither
-`timm` nor `transformers` has in this form.
+"""Networks of `zoo_later_models.py` that are written here: programs that people train and serve on GPUs and that
+neither `timm` nor `transformers` has in this form.
 """
 
 import math
@@ -361,8 +361,8 @@ class Tags(nn.Module):
 
 
 class Sampling(nn.Module):
-    """The last layer of a language model and the choice of a word: penalties, the likeliest that sum to 0.9, a draw that
-    is given.
+    """The last layer of a language model and the choice of a word: penalties, the likeliest that sum to 0.9, a given
+    draw.
     """
 
     def __init__(self, dim=1024, vocabulary=32000):

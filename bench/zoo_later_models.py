@@ -1,5 +1,5 @@
-"""Models of `zoo_models.py` that were taken last, without having looked at how they fare: `timm`'s, `transformers`', and
-the programs of `zoo_gpu_programs.py`.
+"""Models of `zoo_models.py` that were taken last, without having looked at how they fare: `timm`'s, `transformers`',
+and the programs of `zoo_gpu_programs.py`.
 """
 
 import torch

@@ -1,5 +1,5 @@
-"""nn.TransformerEncoderLayer and nn.MultiheadAttention in inference: torch calls one operator for the whole layer, which
-these write out, so that its parts fuse with each other and with what stands around them.
+"""nn.TransformerEncoderLayer and nn.MultiheadAttention in inference: torch calls one operator for the whole layer,
+which these write out, so that its parts fuse with each other and with what stands around them.
 """
 
 import torch
@@ -29,7 +29,7 @@ def _heads(x, weight, bias, parts, heads):
 
 
 def _attention(query, key, value, dim, heads, weights, biases, proj_weight, proj_bias, mask, mask_type, need_weights):
-    """The layer's result [samples, queries, dim], and the weights [samples, heads, queries, keys] if they are wanted."""
+    """The layer's result [samples, queries, dim], and the weights [samples, heads, queries, keys] if they are made."""
     if query is key and key is value:
         q, k, v = _heads(query, weights, biases, 3, heads)
     else:

@@ -41,6 +41,18 @@ std::optional<Padding> absorbed_padding(Context& ctx, const fx::Node& input, std
   return padding;
 }
 
+/// Takes padding in front of a convolution into the convolution's own; `x` is what was padded then.
+void absorb_padding(Context& ctx, const fx::Node& input, TensorBox& x, std::vector<std::int64_t>& before,
+                    std::vector<std::int64_t>& after) {
+  const std::optional<Padding> padding = absorbed_padding(ctx, input, before.size());
+  if (!padding) return;
+  x = ctx.tensor(ops::Value(const_cast<fx::Node*>(padding->source)));
+  for (std::size_t d = 0; d < before.size(); ++d) {
+    before[d] += padding->before[d];
+    after[d] += padding->after[d];
+  }
+}
+
 // GPU libraries have slow kernels for channels that are no whole vectors: the three of an image, the one of a
 // recording. There a convolution becomes one of stride 1 whose channels are those of stride^d neighbours, up to whole
 // vectors, with a window as many times smaller; patches side by side become a product that way, and so do windows that
@@ -160,14 +172,7 @@ Lowered convolution(Context& ctx, const Values& args) {
   };
   const bool transposed = args[6].as_bool();
   std::vector<std::int64_t> before = list(4), after = before;
-  if (!transposed)
-    if (auto padding = absorbed_padding(ctx, *args[0].as_node(), spatial)) {
-      x = ctx.tensor(ops::Value(const_cast<fx::Node*>(padding->source)));
-      for (std::size_t d = 0; d < spatial; ++d) {
-        before[d] += padding->before[d];
-        after[d] += padding->after[d];
-      }
-    }
+  if (!transposed) absorb_padding(ctx, *args[0].as_node(), x, before, after);
   std::vector<std::int64_t> weight_sizes;  // where they are known; else the library goes by what comes
   for (const Expr& e : weight.sizes)
     if (auto c = e.constant()) weight_sizes.push_back(*c);
@@ -190,17 +195,16 @@ Lowered convolution(Context& ctx, const Values& args) {
   if (innermost && !own && before == after && std::ranges::all_of(list(7), [](std::int64_t n) { return n == 0; }) &&
       x.dtype() == weight.dtype() && is_product_of_groups(x, weight.sizes, groups, stride, before))
     return product_of_groups(ctx, x, weight, bias, groups, transposed);
-  Exprs sizes = meta.sizes, strides = meta.strides;
+  Exprs sizes = meta.sizes;
   if (known && !transposed && gives_one_channel(ctx, x.dtype(), weight_sizes, groups)) {
     sizes[1] = weight_sizes[0] = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
-    strides = ir::channels_last(sizes);
-    weight = with_channels(ctx, weight, weight_sizes[0]);
-    if (bias) bias = with_channels(ctx, *bias, weight_sizes[0]);
+    for (TensorBox* box : {&weight, bias ? &*bias : nullptr})
+      if (box) *box = with_channels(ctx, *box, weight_sizes[0]);
   }
   const auto operand = innermost ? x.copied(begins_and_lies_channels_last) : std::nullopt;
   std::vector<BufferView> inputs{operand ? *operand : open_operand(ctx, x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));
-  auto [box, out] = library_result(ctx, meta.dtype, sizes, innermost ? ir::channels_last(sizes) : strides);
+  auto [box, out] = library_result(ctx, meta.dtype, sizes, innermost ? ir::channels_last(sizes) : meta.strides);
   box.sizes[1] = meta.sizes[1];
   library_ops::Attributes attributes = {{"stride", stride},
                                         {"padding", before},

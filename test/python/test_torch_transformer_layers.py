@@ -1,4 +1,4 @@
-"""nn.TransformerEncoderLayer and nn.MultiheadAttention in inference, where torch calls one operator for a whole layer."""
+"""nn.TransformerEncoderLayer and nn.MultiheadAttention in inference, where torch calls one operator for a layer."""
 
 import pytest
 import torch
