@@ -209,7 +209,8 @@ std::vector<double> expected(const Operands& in, const Case& c, double old) {
 
 TEST_P(PanelGemm, AgreesWithTheDefinitionInEveryForm) {
   std::vector<Case> cases = {{1, 64, 128}, {7, 65, 131}, {13, 130, 145}, {3, 70, 1700}, {250, 64, 132}, {40, 900, 129}};
-  if (kernels->width < panels::kWidestPanel) cases.resize(4);  // these have many panels and stretches already
+  // Narrower panels: these have many of them, and stretches, already.
+  if (kernels->width < panels::kWidestPanel) cases = {{1, 64, 128}, {7, 65, 131}, {3, 34, 1700}};
   for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
     for (const Case& c : cases) {
       for (const DType wide : {dtype, DType::F32}) {

@@ -31,10 +31,6 @@ const Case kCases[] = {
      {kGates4, kStates, kCells, {4 * kHidden, kState}, {4 * kHidden}, {kState, kHidden}},
      {},
      5},
-    {"coil.gru_training.default",
-     {{kSteps, kBatch, 3 * kHidden}, kCells, {3 * kHidden, kHidden}, {3 * kHidden}},
-     {},
-     3},
     {"coil.lstm_backward.default",
      {{kSteps, kBatch, kState},
       kStates,
@@ -46,12 +42,7 @@ const Case kCases[] = {
       {kState, kHidden}},
      {},
      3},
-    {"coil.lstm_backward.default",
-     {kSequence, kCells, kCells, kGates4, kSequence, kSequence, {4 * kHidden, kHidden}},
-     {nullptr},
-     3},
     {"coil.gru_backward.default", {kSequence, kCells, kGates4, kSequence, {3 * kHidden, kHidden}}},
-    {"coil.plain_backward.default", {kSequence, kCells, kSequence, {kHidden, kHidden}}, {"tanh"}},
     {"coil.plain_backward.default", {kSequence, kCells, kSequence, {kHidden, kHidden}}, {"relu"}},
 };
 
