@@ -63,8 +63,18 @@ def check(function, model, *inputs, tolerance=1e-5):
         assert g.stride() == w.stride()
 
 
-@pytest.mark.parametrize("device", ["cpu", "emulated"])
-@pytest.mark.parametrize("name", LAYERS)
+EMULATED_ALWAYS = ("lstm, projected", "gru, both directions")
+
+
+def layers_and_devices():
+    for name in LAYERS:
+        yield pytest.param(name, "cpu", id=name)
+        yield pytest.param(
+            name, "emulated", id=f"{name}-emulated", marks=() if name in EMULATED_ALWAYS else pytest.mark.full
+        )
+
+
+@pytest.mark.parametrize("name, device", layers_and_devices())
 def test_layers(name, device, fresh):
     model = Around(LAYERS[name]())
     function = compiled(model, options=EMULATED if device == "emulated" else {})
