@@ -7,9 +7,8 @@ import torch.nn.functional as F
 
 aten = torch.ops.aten
 
-# What `mask_type` says of a mask: it hides keys from queries [queries, keys], from samples [samples, keys], or from
-# both, for each head.
-_OF_QUERIES, _OF_SAMPLES = 0, 1
+# The `mask_type` of a mask of [samples, keys]; others broadcast to [samples, heads, queries, keys] as they are.
+_OF_SAMPLES = 1
 
 
 def _hidden(mask, mask_type):
@@ -17,9 +16,7 @@ def _hidden(mask, mask_type):
     for that.
     """
     hidden = mask if mask.dtype == torch.bool else mask != 0
-    if mask_type == _OF_SAMPLES:
-        return hidden[:, None, None, :]
-    return hidden[None, None] if mask_type == _OF_QUERIES and hidden.dim() == 2 else hidden
+    return hidden[:, None, None, :] if mask_type == _OF_SAMPLES else hidden
 
 
 def _heads(x, weight, bias, parts, heads):
@@ -63,20 +60,8 @@ def _multi_head_attention(
 ):
     if query.is_nested:
         return NotImplemented
-    out, seen = _attention(
-        query,
-        key,
-        value,
-        embed_dim,
-        num_head,
-        qkv_weight,
-        qkv_bias,
-        proj_weight,
-        proj_bias,
-        mask,
-        mask_type,
-        need_weights,
-    )
+    projections = (qkv_weight, qkv_bias, proj_weight, proj_bias)
+    out, seen = _attention(query, key, value, embed_dim, num_head, *projections, mask, mask_type, need_weights)
     if not need_weights:
         return out, None
     return out, seen.mean(1) if average_attn_weights else seen

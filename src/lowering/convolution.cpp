@@ -60,11 +60,12 @@ void absorb_padding(Context& ctx, const fx::Node& input, TensorBox& x, std::vect
 
 constexpr std::int64_t kPlanes = 64;  // channels of which a copy is not worth it
 
+bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16; }
+
 bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups,
                       const std::vector<std::int64_t>& dilation) {
   const auto channels = x.sizes[1].constant();
-  const bool narrow = x.dtype() == DType::BF16 || x.dtype() == DType::F16;
-  return ctx.product_vector_bytes() > 0 && narrow && groups == 1 && channels && *channels < kPlanes &&
+  return ctx.product_vector_bytes() > 0 && is_narrow(x.dtype()) && groups == 1 && channels && *channels < kPlanes &&
          *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.product_vector_bytes() != 0 &&
          std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
 }
@@ -119,8 +120,8 @@ void gather_channels(Context& ctx, TensorBox& x, TensorBox& weight, std::vector<
 /// the channels of a vector then, the others of which are 0.
 bool gives_one_channel(const Context& ctx, DType dtype, const std::vector<std::int64_t>& weight_sizes,
                        std::int64_t groups) {
-  const bool narrow = dtype == DType::BF16 || dtype == DType::F16;
-  return narrow && ctx.product_vector_bytes() > 0 && groups == 1 && weight_sizes[0] == 1 && weight_sizes[1] > 1;
+  return is_narrow(dtype) && ctx.product_vector_bytes() > 0 && groups == 1 && weight_sizes[0] == 1 &&
+         weight_sizes[1] > 1;
 }
 
 /// Weights or biases of so many channels, those beyond the first ones of which are 0.

@@ -74,7 +74,7 @@ def layers_and_devices():
         )
 
 
-@pytest.mark.parametrize("name, device", layers_and_devices())
+@pytest.mark.parametrize("name, device", list(layers_and_devices()))
 def test_layers(name, device, fresh):
     model = Around(LAYERS[name]())
     function = compiled(model, options=EMULATED if device == "emulated" else {})
