@@ -82,6 +82,20 @@ def test_an_equal_graph_is_found_and_another_is_not():
         assert count(infer(f=lambda x, w: (x.double() @ w.double()).sum(0)))[0] == 0
 
 
+def test_steps_of_recurrent_layers_are_found():
+    """They run in operators of Coil's own, which are no operators of the user's."""
+    layer, x = nn.GRU(5, 7, 2), torch.randn(4, 3, 5)
+
+    def run():
+        out = torch.compile(layer, backend="coil", fullgraph=True)(x)[0]
+        got, want = (torch.autograd.grad(o.cos().sum(), [*layer.parameters()]) for o in (out, layer(x)[0]))
+        for g, w in zip(got, want, strict=True):
+            torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5)
+
+    assert count(run) == (0, 1)
+    assert count(run) == (1, 0)
+
+
 def test_bounds_of_sizes_are_part_of_the_key():
     def bounded(most, n):
         def run():

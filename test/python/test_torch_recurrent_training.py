@@ -187,12 +187,3 @@ def test_loops_are_recorded(fresh):
     x = torch.randn(4, 3, 5)
     for _ in range(4):
         check(function, model, x)
-
-
-def test_gradients_are_found_again(fresh, tmp_path):
-    model = Around(nn.GRU(5, 7, 2))
-    x = torch.randn(4, 3, 5)
-    for hits in (0, 1):
-        torch._dynamo.utils.counters.clear()
-        check(compiled(model, options={"cache": str(tmp_path)}), model, x)
-        assert torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"] == hits
