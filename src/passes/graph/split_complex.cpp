@@ -26,15 +26,32 @@ const ComplexRules& rules() {
 
 /// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
 constexpr std::string_view kByDecomposition[] = {
-    "aten._neg_view.default",     "aten.addbmm.default",
-    "aten.addcdiv.default",       "aten.addcmul.default",
-    "aten.addmv.default",         "aten.addr.default",
-    "aten.index_add.default",     "aten.index_fill.int_Scalar",
-    "aten.index_fill.int_Tensor", "aten.isclose.default",
-    "aten.ldexp.Tensor",          "aten.lerp.Scalar",
-    "aten.lerp.Tensor",           "aten.linalg_multi_dot.default",
-    "aten.linspace.default",      "aten.rms_norm.default",
-    "aten.sinc.default",          "coil.fill_diagonal.default",
+    "aten._neg_view.default",
+    "aten.addbmm.default",
+    "aten.addcdiv.default",
+    "aten.addcmul.default",
+    "aten.addmv.default",
+    "aten.addr.default",
+    "aten.index_add.default",
+    "aten.index_fill.int_Scalar",
+    "aten.index_fill.int_Tensor",
+    "aten.isclose.default",
+    "aten.ldexp.Tensor",
+    "aten.lerp.Scalar",
+    "aten.lerp.Tensor",
+    "aten.linalg_multi_dot.default",
+    "aten.linalg_cond.default",
+    "aten.linalg_cond.p_str",
+    "aten.linalg_matrix_norm.default",
+    "aten.linalg_matrix_norm.str_ord",
+    "aten.linalg_matrix_power.default",
+    "aten.matrix_power.default",
+    "aten.linalg_norm.default",
+    "aten.linalg_norm.ord_str",
+    "aten.linspace.default",
+    "aten.rms_norm.default",
+    "aten.sinc.default",
+    "coil.fill_diagonal.default",
 };
 
 bool is_decomposed(std::string_view target) {
@@ -108,7 +125,14 @@ class Splitter {
     }
     if (n->is_call("_operator.getitem")) {
       const auto index = static_cast<std::size_t>(*n->args[1].as_int().constant());
-      parts_[n] = lists_.at(n->args[0].as_node()).at(index);
+      const Parts& made = lists_.at(n->args[0].as_node()).at(index);
+      if (is_complex_value(n->meta.value)) {
+        parts_[n] = made;
+      } else {
+        fx::InsertBefore here(n);
+        ComplexRewriter r(m_, n, parts_);
+        replace_call(r, made.re, renaming_);
+      }
       return;
     }
     if (!is_branch_ && n->is_call("aten.view_as_real.default") && is_returned_alone(*n) && lies_in_an_input(n)) return;

@@ -367,6 +367,65 @@ for mode in ("sum", "mean", "max"):
         at,
         offsets,
     )
+
+
+def far_from_singular(*sizes):
+    return complex_normal(*sizes) + 4 * torch.eye(sizes[-1])
+
+
+n.add(
+    "cholesky",
+    lambda a, b: (
+        lambda h: (
+            lambda l, u: (
+                l,
+                u,
+                *torch.linalg.cholesky_ex(h),
+                torch.cholesky_solve(b, l),
+                torch.cholesky_solve(b, u, upper=True),
+                torch.cholesky_inverse(l),
+            )
+        )(torch.linalg.cholesky(h), torch.linalg.cholesky(h, upper=True))
+    )(a @ a.mH),
+    far_from_singular(2, 4, 4),
+    complex_normal(2, 4, 3),
+)
+n.add(
+    "triangles",
+    lambda a, b: (
+        torch.linalg.solve_triangular(a, b, upper=False),
+        torch.linalg.solve_triangular(a, b, upper=True, unitriangular=True),
+        torch.linalg.solve_triangular(a, b.mT, upper=True, left=False),
+    ),
+    far_from_singular(2, 4, 4),
+    complex_normal(2, 4, 3),
+)
+n.add(
+    "solutions",
+    lambda a, b: (
+        torch.linalg.solve(a, b),
+        torch.linalg.solve(a, b.mT, left=False),
+        torch.linalg.solve(a, b[..., 0]),
+        *torch.linalg.solve_ex(a, b),
+        *torch.linalg.inv_ex(a),
+        torch.linalg.matrix_power(a, 3),
+    ),
+    far_from_singular(2, 4, 4),
+    complex_normal(2, 4, 3),
+)
+n.add(
+    "singular_values",
+    lambda a, b: (
+        torch.linalg.svdvals(b),
+        torch.linalg.eigvalsh(a),
+        torch.linalg.eigvalsh(a, UPLO="U"),
+        torch.linalg.cond(a),
+        *(torch.linalg.matrix_norm(b, p) for p in (2, -2, 1, float("inf"), "nuc", "fro")),
+        torch.linalg.norm(b),
+    ),
+    far_from_singular(2, 4, 4),
+    complex_normal(2, 4, 3),
+)
 g.add(
     "bag_weights",
     lambda w, i, o, s: F.embedding_bag(i, w, o, mode="sum", per_sample_weights=s),
