@@ -1,6 +1,7 @@
 // What clauses ask of numbers, of indices, and of arguments that go together.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ops/requirement_clauses.h"
 #include "ops/shapes/common.h"
@@ -305,6 +306,44 @@ void check_bounded(const Call& call, const Clause& c) {
   }
 }
 
+/// The largest number of a type.
+double largest_of(DType t) {
+  if (is_integral(t)) return std::ldexp(1.0, static_cast<int>(size_of(t)) * 8 - (is_signed(t) ? 1 : 0)) - 1;
+  return t == DType::F16 ? 65504 : t == DType::BF16 ? std::ldexp(255.0, 120) : std::numeric_limits<float>::max();
+}
+
+/// Whether eager takes a number for one of the type (c10::overflows): of unsigned types also the negative integers that
+/// have an opposite there.
+bool is_held(const Value& value, double number, DType t) {
+  if (t == DType::Bool || t == DType::F64 || is_complex(t) || (is_floating(t) && size_of(t) == 1)) return true;
+  if (!is_integral(t)) return !std::isfinite(number) || std::fabs(number) <= largest_of(t);
+  const double largest = largest_of(t);
+  const bool wraps = !is_signed(t) && !value.is<double>();
+  const double least = wraps ? -largest : is_signed(t) ? -largest - 1 : 0;
+  return number >= least && number <= largest;
+}
+
+/// `value held self`: the type has such a number; with `integral` behind it for integers alone, with `wide` not for
+/// floats of 16 bits.
+void check_held(const Call& call, const Clause& c) {
+  const Value* value = shapes::given(call, c.subject);
+  const auto number = value ? known_number(*value) : std::nullopt;
+  if (!number) return;
+  auto check = [&](DType t) {
+    const std::string_view only = c.objects.size() > 1 ? c.objects[1] : "";
+    const bool asked = only == "integral" ? is_integral(t) : only != "wide" || is_integral(t) || size_of(t) > 2;
+    if (asked && !is_held(*value, *number, t))
+      refuse(call, "`{}` cannot be converted to {} without overflow: {}", c.subject, torch_name(t), to_string(*value));
+  };
+  if (c.objects.at(0) == "operands") return check(promoted(call));
+  if (c.objects[0] == "result") {
+    const Value made = call.op.shape(call);
+    if (const auto* t = made.get_if<TensorMeta>()) check(t->dtype);
+    return;
+  }
+  for (const TensorMeta* t : tensors_of(call, c.objects[0])) check(t->dtype);
+}
+
 /// `memory_format format contiguous`: nothing there to be preserved.
 void check_format(const Call& call, const Clause& c) {
   const Value* value = shapes::given(call, c.subject);
@@ -485,50 +524,21 @@ void check_between(const Call& call, const Clause& c) {
 }
 
 constexpr std::pair<std::string_view, Checker> kFurtherVerbs[] = {
-    {"reaches", check_reaches},
-    {"totals", check_totals},
-    {"spreads", check_spreads},
-    {"unless", check_unless},
-    {"of", check_dtype_of},
-    {"fits", check_fits},
-    {"reduces", check_reduces},
-    {"counted", check_counted},
-    {"rolls", check_rolls},
-    {"samples", check_samples},
-    {"columns", check_columns},
-    {"steps", check_steps},
-    {"dropped", check_dropped},
-    {"between", check_between},
-    {"suits", check_suits},
-    {"natural", check_natural},
-    {"divides", check_divides},
-    {"signed", check_signed},
-    {"ranks", check_ranks},
-    {"three", check_three},
-    {"within", check_within},
-    {"distinct", check_distinct},
-    {"some", check_some},
-    {"counts", check_counts},
-    {"slices", check_slices},
-    {"broadcasts", check_broadcasts},
-    {"single", check_single},
-    {"searches", check_searches},
-    {"cuda", check_cuda},
-    {"widens", check_widens},
-    {"ends", check_ends},
-    {"contiguous", check_contiguous},
-    {"sorts", check_sorts},
-    {"either", check_either},
-    {"statistics", check_statistics},
-    {"mixed", check_mixed},
-    {"shaped", check_shaped},
-    {"long", check_long},
-    {"outermost", check_outermost},
-    {"holds", check_holds},
-    {"batches", check_batches},
-    {"finite", check_finite},
-    {"bounded", check_bounded},
-    {"format", check_format},
+    {"reaches", check_reaches},     {"totals", check_totals},     {"spreads", check_spreads},
+    {"unless", check_unless},       {"of", check_dtype_of},       {"fits", check_fits},
+    {"held", check_held},           {"reduces", check_reduces},   {"counted", check_counted},
+    {"rolls", check_rolls},         {"samples", check_samples},   {"columns", check_columns},
+    {"steps", check_steps},         {"dropped", check_dropped},   {"between", check_between},
+    {"suits", check_suits},         {"natural", check_natural},   {"divides", check_divides},
+    {"signed", check_signed},       {"ranks", check_ranks},       {"three", check_three},
+    {"within", check_within},       {"distinct", check_distinct}, {"some", check_some},
+    {"counts", check_counts},       {"slices", check_slices},     {"broadcasts", check_broadcasts},
+    {"single", check_single},       {"searches", check_searches}, {"cuda", check_cuda},
+    {"widens", check_widens},       {"ends", check_ends},         {"contiguous", check_contiguous},
+    {"sorts", check_sorts},         {"either", check_either},     {"statistics", check_statistics},
+    {"mixed", check_mixed},         {"shaped", check_shaped},     {"long", check_long},
+    {"outermost", check_outermost}, {"holds", check_holds},       {"batches", check_batches},
+    {"finite", check_finite},       {"bounded", check_bounded},   {"format", check_format},
     {"along", check_along},
 };
 

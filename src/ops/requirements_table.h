@@ -394,6 +394,17 @@ max_pool2d_with_indices_backward: kernel_size length 1 2; padding length 1 2; di
 max_pool3d_with_indices_backward: kernel_size length 1 3; padding length 1 3; dilation length 1 3
 max_pool2d_with_indices_backward max_pool3d_with_indices_backward: stride > 0; padding >= 0; dilation > 0
 clamp clip clamp_min clamp_max threshold: result is numeric
+clamp clip clamp_min clamp_max: min|max held result
+hardtanh: min_val|max_val held self
+threshold: threshold held self wide; value held self
+masked_fill.Scalar index_fill.int_Scalar scatter.value: value held self
+where.ScalarSelf where.Scalar: self held result wide
+where.ScalarOther where.Scalar: other held result wide
+add.Tensor sub.Tensor rsub.Tensor subtract.Tensor: alpha held operands
+addcmul addcdiv: value held operands integral
+pow.Tensor_Scalar: exponent held operands integral
+fill.Scalar: value held self integral
+full full_like new_full: fill_value held result integral
 div.Tensor_mode divide.Tensor_mode div.Scalar_mode divide.Scalar_mode: result is numeric
 group_norm native_group_norm: weight|bias mixed input
 group_norm: weight vector input 1; bias vector input 1

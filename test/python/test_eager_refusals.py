@@ -11,6 +11,7 @@ F = torch.ones(2, 3)
 I = torch.ones(2, 3, dtype=torch.int64)
 B = torch.ones(2, 3, dtype=torch.bool)
 V = torch.ones(3)
+U8 = torch.ones(2, 3, dtype=torch.uint8)
 IMAGE = torch.ones(1, 2, 4, 4)
 U16 = torch.ones(2, 3).to(torch.uint16)
 F8 = torch.ones(2, 3).to(torch.float8_e4m3fn)
@@ -144,6 +145,23 @@ REFUSED = [
     ("scaled_dot_product_attention", [HEADS[:1], HEADS[:1], HEADS[:1], torch.ones(2, 1, 3, 3)]),
     ("scaled_dot_product_attention", [HEADS[0], HEADS[0], HEADS[0], torch.ones(1, 4, 3, 3)]),
     ("block_diag", [[U16, U16.to(torch.uint32)]]),
+    ("clamp", [U8, None, 300]),
+    ("clamp_min", [I.int(), 2**31]),
+    ("clamp_max", [F, 1e39]),
+    ("hardtanh", [F.half(), 0, 1e6]),
+    ("threshold", [U8, 0, 256]),
+    ("masked_fill.Scalar", [U8, B, 300]),
+    ("masked_fill.Scalar", [U8, B, -1.0]),
+    ("masked_fill.Scalar", [F.half(), B, -1e9]),
+    ("index_fill.int_Scalar", [I.to(torch.int8), 0, L, -129]),
+    ("scatter.value", [U8, 0, I[:1], 256]),
+    ("where.ScalarOther", [B, U8, 300]),
+    ("where.ScalarSelf", [B, 300, U8]),
+    ("add.Tensor", [U8, U8], {"alpha": 300}),
+    ("addcmul", [U8, U8, U8], {"value": -256}),
+    ("pow.Tensor_Scalar", [U8, 300]),
+    ("fill.Scalar", [U8, 300]),
+    ("full", [[2], 300], {"dtype": torch.uint8}),
 ]
 
 # Refused inside of what they are made of.
@@ -217,6 +235,14 @@ TAKEN = [
     ("segment_reduce", [F, "mean"], {"lengths": torch.tensor([[1, 2], [3, 0]]), "axis": 1, "initial": 2.0}),
     ("median", [E]),
     ("nanmedian", [E.long()]),
+    ("clamp", [U8, -1]),
+    ("clamp", [U8, -1.5, 2.5]),
+    ("clamp_max", [F, float("inf")]),
+    ("masked_fill.Scalar", [U8, B, -1]),
+    ("where.ScalarOther", [B, F.half(), 1e6]),
+    ("where.ScalarOther", [B, U8, 2.5]),
+    ("add.Scalar", [U8, 300]),
+    ("full", [[2], 1e6], {"dtype": torch.float16}),
 ]
 
 

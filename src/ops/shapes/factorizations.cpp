@@ -150,10 +150,16 @@ Value ormqr(const Call& call) {
   return by_columns(call, c, c.sizes);
 }
 
+/// Values of complex matrices that are real.
+TensorMeta real_of(TensorMeta values) {
+  values.dtype = real_type(values.dtype);
+  return values;
+}
+
 Value svd(const Call& call) {
   const TensorMeta& a = matrix(call);
   const Expr m = a.sizes[a.rank() - 2], n = a.sizes.back(), k = least(call, a);
-  const TensorMeta s = dense(call.env, a, with(batch_of(a), {k})), empty = dense(call.env, a, {0});
+  const TensorMeta s = real_of(dense(call.env, a, with(batch_of(a), {k}))), empty = dense(call.env, a, {0});
   if (!flag(call, "compute_uv", true)) return Values{empty, s, empty};
   const bool full = flag(call, "full_matrices");
   return Values{by_columns(call, a, with(batch_of(a), {m, full ? m : k})), s,
@@ -165,7 +171,7 @@ Value eigh(const Call& call) {
   const std::string& triangle = call["UPLO"].as_string();
   if (triangle.size() != 1 || std::string("ULul").find(triangle) == std::string::npos)
     refuse(call, "takes the triangle 'L' or 'U', not '{}'", triangle);
-  return Values{dense(call.env, a, {a.sizes.begin(), a.sizes.end() - 1}),
+  return Values{real_of(dense(call.env, a, {a.sizes.begin(), a.sizes.end() - 1})),
                 flag(call, "compute_v", true) ? by_columns(call, a, a.sizes) : dense(call.env, a, {0})};
 }
 

@@ -49,12 +49,14 @@ aten::_foreach_log(Tensor[] self) -> Tensor[]
 aten::_foreach_log10(Tensor[] self) -> Tensor[]
 aten::_foreach_log1p(Tensor[] self) -> Tensor[]
 aten::_foreach_log2(Tensor[] self) -> Tensor[]
+aten::_foreach_max(Tensor[] self) -> Tensor[]
 aten::_foreach_maximum.List(Tensor[] self, Tensor[] other) -> Tensor[]
 aten::_foreach_maximum.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]
 aten::_foreach_maximum.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]
 aten::_foreach_minimum.List(Tensor[] self, Tensor[] other) -> Tensor[]
 aten::_foreach_minimum.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]
 aten::_foreach_minimum.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]
+aten::_foreach_mm(Tensor[] self, Tensor[] mat2) -> Tensor[]
 aten::_foreach_mul.List(Tensor[] self, Tensor[] other) -> Tensor[]
 aten::_foreach_mul.Scalar(Tensor[] self, Scalar scalar) -> Tensor[]
 aten::_foreach_mul.ScalarList(Tensor[] self, Scalar[] scalars) -> Tensor[]
@@ -66,6 +68,7 @@ aten::_foreach_pow.Scalar(Tensor[] self, Scalar exponent) -> Tensor[]
 aten::_foreach_pow.ScalarAndTensor(Scalar self, Tensor[] exponent) -> Tensor[]
 aten::_foreach_pow.ScalarList(Tensor[] self, Scalar[] exponent) -> Tensor[]
 aten::_foreach_reciprocal(Tensor[] self) -> Tensor[]
+aten::_foreach_round(Tensor[] self) -> Tensor[]
 aten::_foreach_rsqrt(Tensor[] self) -> Tensor[]
 aten::_foreach_sigmoid(Tensor[] self) -> Tensor[]
 aten::_foreach_sign(Tensor[] self) -> Tensor[]
@@ -136,6 +139,7 @@ aten::_foreach_pow_.List(Tensor(a!)[] self, Tensor[] exponent) -> ()
 aten::_foreach_pow_.Scalar(Tensor(a!)[] self, Scalar exponent) -> ()
 aten::_foreach_pow_.ScalarList(Tensor(a!)[] self, Scalar[] exponent) -> ()
 aten::_foreach_reciprocal_(Tensor(a!)[] self) -> ()
+aten::_foreach_round_(Tensor(a!)[] self) -> ()
 aten::_foreach_rsqrt_(Tensor(a!)[] self) -> ()
 aten::_foreach_sigmoid_(Tensor(a!)[] self) -> ()
 aten::_foreach_sign_(Tensor(a!)[] self) -> ()
