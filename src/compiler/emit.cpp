@@ -9,10 +9,12 @@
 #include "compiler/pipeline.h"
 #include "compiler/provenance.h"
 #include "compiler/torch_package.h"
+#include "runtime/plan/memory_need.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "wrapper/emit_cpp.h"
 #include "wrapper/emitters.h"
+#include "wrapper/plan.h"
 #include "wrapper/weights_file.h"
 
 namespace coil {
@@ -21,6 +23,23 @@ namespace {
 bool has_weights(const wrapper::Program& lines) {
   const auto places = wrapper::place_weights(lines);
   return std::any_of(places.begin(), places.end(), [](const auto& p) { return p.has_value(); });
+}
+
+/// A program written as source allocates as it runs, and counts nothing before.
+void keep_memory_limit(const wrapper::Program& lines, std::int64_t limit, const std::string& language) {
+  if (limit == 0 || language == "wrapper") return;
+  const auto is_free = [](const wrapper::Buffer& b) {
+    const bool counts = b.kind == wrapper::BufferKind::Temporary || b.kind == wrapper::BufferKind::Output;
+    return counts && !b.bytes.constant();
+  };
+  if (std::ranges::any_of(lines.buffers, is_free))
+    fail(
+        "memory.limit with free sizes is for packages and torch.compile, which count what a call needs before it runs; "
+        "programs in {} do not: leave it out, or fix the sizes",
+        language);
+  runtime::Plan plan = wrapper::make_plan(lines);
+  plan.memory_limit = static_cast<std::uint64_t>(limit);
+  runtime::check_memory_limit(plan);
 }
 
 void print(std::string_view text) {
@@ -44,6 +63,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   CompileReport report;
   Stages stage(report, options);
   LoweredProgram lowered = lower_archive(pt2, options, stage, true);
+  keep_memory_limit(lowered.lines, parse_settings(options.settings).memory_limit, language);
   if (!emitter->writes_several_devices()) wrapper::require_one_device(lowered.lines, language.c_str());
   const bool printed = output == "-";
   if (printed && language != "wrapper" && has_weights(lowered.lines))

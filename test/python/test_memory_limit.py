@@ -80,6 +80,21 @@ def test_calls_over_the_limit_are_refused_and_the_next_is_right():
         same(made(x), module(x))
 
 
+@pytest.mark.parametrize("language", ["cpp", "python", "fx"])
+def test_programs_written_as_source_are_refused_over_the_limit_and_with_free_sizes(archive, language, tmp_path):
+    out = tmp_path / "program"
+
+    def written(given, limit):
+        return coil_run("compile", given, "-o", out, "--emit", language, "--set", f"memory.limit={limit}")
+
+    assert "memory.limit allows" in refusal(written(archive, "1MiB"))
+    free = tmp_path / "free.pt2"
+    export(Widened().eval(), (torch.randn(256, 64),), free, ({0: torch.export.Dim("rows", min=2, max=512)},))
+    assert "memory.limit with free sizes" in refusal(written(free, "1GiB"))
+    assert not out.exists()
+    assert written(archive, "1GiB").returncode == 0
+
+
 class Deep(nn.Module):
     def __init__(self):
         super().__init__()

@@ -136,6 +136,20 @@ TEST(Executor, AllocatesNothingAfterTheFirstCall) {
   EXPECT_EQ(allocations, before);
 }
 
+TEST(Executor, ProgramsThatTakeTurnsAreRightInSharedArenas) {
+  Context one(Model::load(scaled_sum(1 << 17))), other(Model::load(scaled_sum(1 << 17)));
+  std::vector<Tensor> outputs;
+  for (int turn = 0; turn < 3; ++turn)
+    for (std::int64_t rows : {std::int64_t{1} << 16, std::int64_t{1} << 17, std::int64_t{3}})
+      for (Context* context : {&one, &other}) {
+        const std::vector<float> x = counting(static_cast<std::size_t>(rows) * 4);
+        const Tensor in = tensor_of(x, {rows, 4});
+        for (int call = 0; call < 2; ++call) context->run_into({{in}}, outputs);
+        const float* y = outputs[0].data<float>();
+        for (std::size_t i : {std::size_t{0}, x.size() / 2, x.size() - 1}) ASSERT_EQ(y[i], 5 * x[i]);
+      }
+}
+
 TEST(Executor, TakesInputsInAnyLayoutAndOffset) {
   Context context(Model::load(scaled_sum()));
   Tensor in = tensor_of(counting(4 * 3 + 1), {13});
@@ -419,6 +433,20 @@ TEST(OutputPool, KeepsBlocksAndAlignsThem) {
   const Storage small = pool->allocate(1), empty = pool->allocate(0);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data.get()) % 64, 0u);
   EXPECT_TRUE(empty.data);
+}
+
+TEST(OutputPool, ThoseWhoBorrowInTurnsShareOneBlock) {
+  auto pool = OutputPool::make();
+  const std::byte* first = pool->lend(5u << 20).data.get();
+  EXPECT_EQ(pool->lend(1u << 20).data.get(), first);
+  {
+    const Storage large = pool->lend(9u << 20), beside = pool->lend(1u << 20);
+    EXPECT_NE(large.data.get(), beside.data.get());
+    EXPECT_EQ(pool->free_bytes(), 0u);
+  }
+  EXPECT_EQ(pool->free_bytes(), 11u << 20);  // what is lent for nine has ten
+  pool->trim();
+  EXPECT_EQ(pool->free_bytes(), 0u);
 }
 
 TEST(OutputPool, BlocksOutliveTheirPool) {

@@ -74,12 +74,12 @@ extern "C" void add(void* const* b, const int64_t*, int64_t begin, int64_t end) 
 )";
 
 /// y = (x * 2) + (x * 3) for x f32[s0, 4], s0 at most 8: two temporaries, one output.
-inline StoredProgram scaled_sum() {
+inline StoredProgram scaled_sum(std::int64_t most = 8) {
   PlanBuilder b;
   const Slot rows = b.add(ShapeOp::InputSize, 0, 0), four = b.constant(4), one = b.constant(1), zero = b.constant(0);
   const Slot elements = b.add(ShapeOp::Mul, rows, four), bytes = b.add(ShapeOp::Mul, elements, four);
-  const Slot eight = b.constant(8), two = b.constant(2), three = b.constant(3), grain = b.constant(8);
-  const std::string rule = "input 'x' must have at most 8 rows";
+  const Slot eight = b.constant(most), two = b.constant(2), three = b.constant(3), grain = b.constant(8);
+  const std::string rule = "input 'x' must have at most " + std::to_string(most) + " rows";
   b.plan.checks.push_back({b.add(ShapeOp::Le, rows, eight), rule});
   b.plan.inputs.push_back({"x", DType::F32, {rows, four}, {four, one}});
   const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});

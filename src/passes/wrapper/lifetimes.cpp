@@ -117,8 +117,52 @@ std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, 
 
 using Takeovers = std::vector<std::optional<BufferId>>;  ///< whose memory each buffer takes over, if any
 
+/// Bytes of each buffer at sizes that a program may be called with.
+using Sizes = std::vector<std::uint64_t>;
+
+/// Bytes where some symbols are so many times their hints, as far as their ranges go; nothing where a size has no hint.
+std::optional<Sizes> sizes_at(const Program& p, const Exprs& scaled, std::int64_t times) {
+  const auto lookup = [&](Expr symbol) {
+    const std::int64_t hint = p.env->hint_or(symbol, 0), most = p.env->range(symbol).high;
+    if (std::ranges::find(scaled, symbol) == scaled.end()) return hint;
+    return std::max(hint, hint > most / times ? most : hint * times);
+  };
+  Sizes found;
+  for (const Buffer& b : p.buffers) {
+    if (!p.env->hint(b.bytes)) return std::nullopt;
+    try {
+      found.push_back(static_cast<std::uint64_t>(std::max<std::int64_t>(0, sym::evaluate(b.bytes, lookup))));
+    } catch (const Error&) {
+      return std::nullopt;  // too large to be counted
+    }
+  }
+  return found;
+}
+
+/// The sizes themselves where all are known; else those of the hints, and of larger ones together and one by one, so
+/// that what is best for all of these is a good guess for others.
+std::vector<Sizes> samples(const Program& p) {
+  constexpr std::size_t kMostSymbols = 2;
+  std::vector<Sizes> found;
+  const auto add = [&](const Exprs& scaled, std::int64_t times) {
+    if (std::optional<Sizes> sizes = sizes_at(p, scaled, times)) found.push_back(std::move(*sizes));
+  };
+  add({}, 1);
+  if (found.empty()) return found;
+  Exprs symbols;
+  for (const Buffer& b : p.buffers)
+    for (Expr symbol : sym::free_symbols(b.bytes))
+      if (std::ranges::find(symbols, symbol) == symbols.end()) symbols.push_back(symbol);
+  if (symbols.empty()) return found;
+  add(symbols, 4);
+  if (symbols.size() > 1 && symbols.size() <= kMostSymbols)
+    for (Expr symbol : symbols) add({symbol}, 8);
+  return found;
+}
+
 /// Blocks of memory, by their first owner, where each buffer takes over the memory of another, or has its own.
-std::vector<runtime::Interval> blocks_of(const Program& p, const std::vector<Lifetime>& life, const Takeovers& from) {
+std::vector<runtime::Interval> blocks_of(const Program& p, const std::vector<Lifetime>& life, const Takeovers& from,
+                                         const Sizes& sizes) {
   std::vector<runtime::Interval> intervals(p.buffers.size());
   std::vector<BufferId> owner(p.buffers.size());
   // Whose memory a buffer takes over is born before it.
@@ -131,14 +175,10 @@ std::vector<runtime::Interval> blocks_of(const Program& p, const std::vector<Lif
     owner[b] = from[b] ? owner[*from[b]] : b;
     const auto first = static_cast<std::uint32_t>(life[b].first), last = static_cast<std::uint32_t>(life[b].last);
     runtime::Interval& i = intervals[owner[b]];
-    if (owner[b] == b) i = {static_cast<std::uint64_t>(p.buffers[b].bytes.constant().value_or(0)), first, last};
+    if (owner[b] == b) i = {sizes[b], first, last};
     i.last = std::max(i.last, last);
   }
   return intervals;
-}
-
-runtime::ArenaPlan packed(const Program& p, const std::vector<Lifetime>& life, const Takeovers& from) {
-  return runtime::plan_arena(blocks_of(p, life, from));
 }
 
 /// Takes back takeovers that keep values out of the memory of results (runtime/plan/output_rooms.h): a block that many
@@ -147,23 +187,29 @@ runtime::ArenaPlan packed(const Program& p, const std::vector<Lifetime>& life, c
 /// arena needs no more if nothing lies in results.
 class Loosening {
  public:
-  Loosening(const Program& p, const std::vector<Lifetime>& life, Takeovers& from) : p_(p), life_(life), from_(from) {
-    for (BufferId b = 0; b < p.buffers.size(); ++b)
-      if (const Buffer& out = p.buffers[b]; out.kind == BufferKind::Output && life[b].first != SIZE_MAX)
-        rooms_.push_back({bytes(b), static_cast<std::uint32_t>(life[b].first)});
+  Loosening(const Program& p, const std::vector<Lifetime>& life, const std::vector<Sizes>& samples, Takeovers& from)
+      : p_(p), life_(life), samples_(samples), from_(from) {
+    for (const Sizes& sizes : samples) {
+      std::vector<runtime::OutputRoom>& rooms = rooms_.emplace_back();
+      for (BufferId b = 0; b < p.buffers.size(); ++b)
+        if (p.buffers[b].kind == BufferKind::Output && life[b].first != SIZE_MAX)
+          rooms.push_back({sizes[b], static_cast<std::uint32_t>(life[b].first)});
+    }
   }
 
   void run() {
     constexpr int kMostTaken = 4;
-    if (std::ranges::none_of(rooms_, [](const runtime::OutputRoom& room) { return room.bytes >= kLeast; })) return;
-    Need now = need();
-    const std::uint64_t most = now.arena;
+    if (std::ranges::none_of(rooms_, [](const std::vector<runtime::OutputRoom>& rooms) {
+          return std::ranges::any_of(rooms, [](const runtime::OutputRoom& room) { return room.bytes >= kLeast; });
+        }))
+      return;
+    std::vector<Need> now = needs();
+    const std::vector<Need> first = now;
     for (int k = 0; k < kMostTaken; ++k) {
       std::optional<BufferId> best;
       for (BufferId b : candidates()) {
         const std::optional<BufferId> old = std::exchange(from_[b], std::nullopt);
-        const Need without = need();
-        if (without.arena <= most && without.beside_results + kLeast <= now.beside_results) now = without, best = b;
+        if (std::vector<Need> without = needs(); is_better(without, now, first)) now = std::move(without), best = b;
         from_[b] = old;
       }
       if (!best) return;
@@ -177,35 +223,62 @@ class Loosening {
     std::uint64_t arena, beside_results;
   };
 
-  std::uint64_t bytes(BufferId b) const {
-    return static_cast<std::uint64_t>(p_.buffers[b].bytes.constant().value_or(0));
+  /// At each of the sizes.
+  std::vector<Need> needs() const {
+    std::vector<Need> found;
+    for (std::size_t k = 0; k < samples_.size(); ++k) {
+      const std::vector<runtime::Interval> blocks = blocks_of(p_, life_, from_, samples_[k]);
+      const std::uint64_t arena = runtime::plan_arena(blocks, runtime::ArenaEffort::Call).peak;
+      found.push_back({arena, runtime::plan_output_rooms(blocks, rooms_[k], arena).arena});
+    }
+    return found;
   }
 
-  Need need() const {
-    const std::vector<runtime::Interval> blocks = blocks_of(p_, life_, from_);
-    const std::uint64_t arena = runtime::plan_arena(blocks, runtime::ArenaEffort::Call).peak;
-    return {arena, runtime::plan_output_rooms(blocks, rooms_, arena).arena};
+  /// Less is left at one of the sizes by what is worth it, and at none more.
+  static bool is_better(const std::vector<Need>& a, const std::vector<Need>& now, const std::vector<Need>& first) {
+    bool gains = false;
+    for (std::size_t k = 0; k < a.size(); ++k) {
+      if (a[k].arena > first[k].arena || a[k].beside_results > now[k].beside_results) return false;
+      gains |= a[k].beside_results + kLeast <= now[k].beside_results;
+    }
+    return gains;
   }
 
-  /// The last takeovers of large blocks.
+  /// The last takeovers of blocks that are large at one of the sizes.
   std::vector<BufferId> candidates() const {
-    constexpr std::size_t kMost = 32;
+    // Each of them is planned for each of the sizes, which takes time in proportion to what there is to be placed.
+    const std::size_t most = std::clamp<std::size_t>(64'000 / (from_.size() * samples_.size()), 4, 32);
     std::vector<BufferId> found;
     for (BufferId b = 0; b < from_.size(); ++b)
-      if (from_[b] && bytes(b) >= kLeast) found.push_back(b);
+      if (from_[b] && std::ranges::any_of(samples_, [&](const Sizes& sizes) { return sizes[b] >= kLeast; }))
+        found.push_back(b);
     std::ranges::stable_sort(found, std::greater<>(), [&](BufferId b) { return life_[b].first; });
-    if (found.size() > kMost) found.resize(kMost);
+    if (found.size() > most) found.resize(most);
     return found;
   }
 
   const Program& p_;
   const std::vector<Lifetime>& life_;
+  const std::vector<Sizes>& samples_;
   Takeovers& from_;
-  std::vector<runtime::OutputRoom> rooms_;
+  std::vector<std::vector<runtime::OutputRoom>> rooms_;
 };
 
-/// Two that are one block of memory leave the planner less choice of places: where all sizes are known and the arena is
-/// smaller without, no buffer takes over another's memory, or some do not.
+/// Whether all sizes have the smaller arena without takeovers.
+bool is_smaller_without(const Program& p, const std::vector<Lifetime>& life, const std::vector<Sizes>& samples,
+                        const Takeovers& from) {
+  const Takeovers none(from.size());
+  const bool only = samples.size() == 1;
+  return std::ranges::all_of(samples, [&](const Sizes& sizes) {
+    const runtime::ArenaEffort effort = only ? runtime::ArenaEffort::Compile : runtime::ArenaEffort::Call;
+    const runtime::ArenaPlan with = runtime::plan_arena(blocks_of(p, life, from, sizes), effort);
+    if (with.peak - with.least <= with.least / 256) return false;
+    return runtime::plan_arena(blocks_of(p, life, none, sizes), effort).peak < with.peak;
+  });
+}
+
+/// Two that are one block of memory leave the planner less choice of places: where the arena is smaller without, no
+/// buffer takes over another's memory, or some do not.
 Takeovers hand_overs(const Program& p, const std::vector<Lifetime>& life, const std::vector<std::set<BufferId>>& born,
                      const std::set<BufferId>& of_sides) {
   Takeovers from(p.buffers.size());
@@ -220,10 +293,11 @@ Takeovers hand_overs(const Program& p, const std::vector<Lifetime>& life, const 
       if (from[b]) taken.insert(*from[b]);
     }
   }
-  if (from == none || std::ranges::any_of(p.buffers, [](const Buffer& b) { return !b.bytes.constant(); })) return from;
-  const runtime::ArenaPlan with = packed(p, life, from);
-  if (with.peak - with.least > with.least / 256 && packed(p, life, none).peak < with.peak) return none;
-  if (p.device.is_host() && p.others.empty()) Loosening(p, life, from).run();
+  if (from == none) return from;
+  const std::vector<Sizes> sizes = samples(p);
+  if (sizes.empty()) return from;
+  if (is_smaller_without(p, life, sizes, from)) return none;
+  if (p.device.is_host() && p.others.empty()) Loosening(p, life, sizes, from).run();
   return from;
 }
 

@@ -34,9 +34,23 @@ std::shared_ptr<OutputPool> OutputPool::make(std::size_t keep_bytes) {
   return std::shared_ptr<OutputPool>(new OutputPool(keep_bytes));
 }
 
-OutputPool::~OutputPool() {
-  for (auto& [capacity, blocks] : free_)
+OutputPool::~OutputPool() { trim(); }
+
+void OutputPool::trim() {
+  std::lock_guard lock(mutex_);
+  for (auto& [capacity, blocks] : free_) {
     for (Block* block : blocks) std::free(block->data);
+    blocks.clear();
+  }
+  free_bytes_ = 0;
+}
+
+OutputPool::Block* OutputPool::take(std::size_t capacity) {
+  std::vector<Block*>& blocks = free_.find(capacity)->second;
+  Block* block = blocks.back();
+  blocks.pop_back();
+  free_bytes_ -= capacity;
+  return block;
 }
 
 Storage OutputPool::allocate(std::size_t bytes) {
@@ -45,12 +59,31 @@ Storage OutputPool::allocate(std::size_t bytes) {
   Block* block = nullptr;
   {
     std::lock_guard lock(mutex_);
-    if (auto found = free_.find(capacity); found != free_.end() && !found->second.empty()) {
-      block = found->second.back();
-      found->second.pop_back();
-      free_bytes_ -= capacity;
-    }
+    if (auto found = free_.find(capacity); found != free_.end() && !found->second.empty()) block = take(capacity);
   }
+  return hand_out(block, bytes, capacity);
+}
+
+Storage OutputPool::lend(std::size_t bytes) {
+  const std::size_t capacity = capacity_for(bytes);
+  if (capacity < bytes) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
+  Block *block = nullptr, *too_small = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    const auto there = [](const auto& blocks) { return !blocks.second.empty(); };
+    const auto large = std::find_if(free_.lower_bound(capacity), free_.end(), there);
+    const auto largest = std::find_if(free_.rbegin(), free_.rend(), there);
+    if (large != free_.end())
+      block = take(large->first);
+    else if (largest != free_.rend())
+      too_small = take(largest->first);
+  }
+  if (too_small) std::free(too_small->data);
+  return hand_out(block, bytes, capacity);
+}
+
+/// The block, or a new one.
+Storage OutputPool::hand_out(Block* block, std::size_t bytes, std::size_t capacity) {
   if (!block) {
     const std::size_t alignment = capacity >= 2 * kHugePage ? kHugePage : capacity >= (1u << 20) ? kPage : kLine;
     const std::size_t whole = (capacity + sizeof(Block) + alignment - 1) / alignment * alignment;
@@ -82,6 +115,17 @@ void OutputPool::give_back(Block* block) noexcept {
     }
   }
   std::free(block->data);
+}
+
+void OutputPool::begin_use(std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  used_bytes_ += bytes;
+  most_bytes_ = std::max(most_bytes_, used_bytes_);
+}
+
+void OutputPool::end_use(std::size_t bytes) {
+  std::lock_guard lock(mutex_);
+  used_bytes_ -= bytes;
 }
 
 std::size_t OutputPool::free_bytes() const {

@@ -25,7 +25,15 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   /// At least `bytes` bytes, 64-byte aligned (page-aligned from 1 MiB on), contents undefined. Throws Error when memory
   /// is out.
   Storage allocate(std::size_t bytes);
+  /// The same from the smallest free block that is large enough, however large it is; where none is, a new block takes
+  /// the place of the largest free one. So those who borrow in turns share one block, as large as the largest needs it.
+  Storage lend(std::size_t bytes);
+  /// Free blocks go.
+  void trim();
   std::size_t free_bytes() const;
+  /// Bytes from elsewhere are in use, or no longer.
+  void begin_use(std::size_t bytes);
+  void end_use(std::size_t bytes);
   /// The most bytes that were asked for and in use at once since `begin_measuring`, less what was in use then.
   std::size_t measured_bytes() const;
   void begin_measuring();
@@ -37,6 +45,8 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
 
   explicit OutputPool(std::size_t keep_bytes) : keep_bytes_(keep_bytes) {}
   void give_back(Block*) noexcept;
+  Block* take(std::size_t capacity);
+  Storage hand_out(Block*, std::size_t bytes, std::size_t capacity);
 
   const std::size_t keep_bytes_;
   mutable std::mutex mutex_;

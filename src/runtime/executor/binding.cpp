@@ -110,7 +110,7 @@ void Binding::bind(std::span<const Tensor> given) {
   const bool bound = std::exchange(is_bound_, false);
   threads_ = thread_count();
   if (bound && !walks() && host_ops_.empty() && take_from_shelf(given)) {
-    if (!borrows_memory_) take_memory();
+    if (!takes_memory_for_each_run()) take_memory();
     is_bound_ = true;
     return;
   }
@@ -123,7 +123,7 @@ void Binding::bind(std::span<const Tensor> given) {
   bind_results();
   check_limit();
   bind_parts();
-  if (!borrows_memory_) take_memory();
+  if (!takes_memory_for_each_run()) take_memory();
   guards_.remember(given, now_.seen);
   state_sizes_ = 0;
   is_bound_ = true;
@@ -288,11 +288,15 @@ void Binding::check_limit() const {
   if (plan_.memory_limit) check_memory_limit(plan_, need(), now_.buffer_bytes);
 }
 
+Storage Binding::new_temporaries(Queue& queue, std::size_t bytes) const {
+  return takes_memory_for_each_run() ? queue.borrow(bytes) : queue.allocate(bytes);
+}
+
 void Binding::take_memory() {
   if (arena_.bytes < now_.arena_bytes) {
     arena_ = {};
     queue_.planned_bytes = need().total();
-    arena_ = queue_.allocate(now_.arena_bytes);
+    arena_ = new_temporaries(queue_, now_.arena_bytes);
   }
   grow_workspace();
   take_other_memory();
@@ -422,7 +426,7 @@ void Binding::grow_workspace() {
   for (std::uint32_t place = 0; place <= others_.size(); ++place)
     if (Storage& memory = workspace(place); memory.bytes < workspace_bytes(place)) {
       memory = {};
-      memory = queue_of(place).allocate(workspace_bytes(place));
+      memory = new_temporaries(queue_of(place), workspace_bytes(place));
     }
 }
 

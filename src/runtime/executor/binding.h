@@ -47,6 +47,12 @@ class Binding {
     is_bound_ = false;
     shelf_.clear();
   }
+  /// Whether temporaries and scratch memory are taken anew for each run: where the caller lends them, and where
+  /// programs that take turns share them, as those of a forward and a backward graph do, and they are large.
+  bool takes_memory_for_each_run() const {
+    constexpr std::size_t kLarge = 1 << 20;
+    return borrows_memory_ || (queue_.lends() && now_.arena_bytes + now_.workspace_bytes >= kLarge);
+  }
   /// Asked when sizes are bound: whether an input goes with the last step that uses it. Empty: none does.
   void set_may_go(std::function<bool(std::uint32_t input)> asked) { may_go_ = std::move(asked); }
   void take_memory();
@@ -220,6 +226,7 @@ class Binding {
 
   // pieces.cpp
   bool has_pieces() const { return allows_pieces_ && !walks() && others_.size() == 0; }
+  Storage new_temporaries(Queue&, std::size_t bytes) const;
   void bind_pieces();
   std::vector<Interval> lives_of_temporaries() const;
   std::vector<std::uint64_t> scratch_of_steps() const;

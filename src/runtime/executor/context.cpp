@@ -278,7 +278,7 @@ struct Context::Impl {
     if (queue->runs_ahead()) binding.check_failures();
     alike = alike && binding.is_bound_alike();
     if (!alike) binding.bind(with_values(inputs));
-    if (borrows_memory) binding.take_memory();
+    if (binding.takes_memory_for_each_run()) binding.take_memory();
     outputs.resize(plan().outputs.size());
     for (Tensor& t : outputs) t.storage = {};
     const bool from_host = !(alike && place_alike(inputs)) && place_inputs(inputs);

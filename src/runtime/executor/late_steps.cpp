@@ -151,10 +151,9 @@ void Binding::release() {
     } catch (const Error&) {  // it failed already, and says why
     }
   }
-  if (borrows_memory_) {
-    arena_ = {}, workspace_ = {};
+  if (takes_memory_for_each_run()) arena_ = {}, workspace_ = {};
+  if (borrows_memory_)
     for (OtherMemory& other : other_memory_) other = {};
-  }
   for (Storage& piece : piece_memory_) piece = {};
   if (!late_) return;
   for (Storage& s : late_memory_) s = {};
