@@ -47,6 +47,8 @@ struct half {
 #define constant const
 #define threadgroup static thread_local
 #define thread
+// A package's inputs lie at any address that is a multiple of an element; Metal's own memory begins at multiples of more.
+#define alignas(bytes)
 namespace metal {
 namespace mem_flags {
 enum { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
