@@ -1,13 +1,18 @@
 #include "codegen/heuristics/blocks.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace coil::codegen {
 namespace {
 
-constexpr int kMostElements = 1 << 14;  // of a block, which its warps hold in registers
-constexpr int kWindowPoints = 256;      // results of a block of windows
-constexpr int kColumnRows = 32;         // points of a column that a block takes at once
+constexpr int kMostElements = 1 << 14;           // of a block, which its warps hold in registers
+constexpr int kWindowPoints = 256;               // results of a block of windows
+constexpr int kColumnRows = 32;                  // points of a column that a block takes at once
+constexpr std::int64_t kAttentionFloats = 4096;  // of a program's rows of an operand
+constexpr std::int64_t kAttentionBlocks = 7;     // so large that lie in shared memory: its own, and those on their way
+constexpr int kAttentionRows = 64, kPassingRows = 32, kFewestRows = 16;
+constexpr int kProductRows = 64, kProductColumns = 128;
 
 /// Blocks hold an element for each thread at least, so that none is held twice.
 BlockShape with_warps(BlockShape b, int threads) {
@@ -55,5 +60,17 @@ BlockShape scan_column_block(const LaunchConfig& c, std::optional<std::int64_t> 
   const int down = std::max(kColumnRows, c.team > 1 ? c.team * c.unroll : 0);
   return with_warps(inner_block(c.threads / c.team, length, down, down), c.threads);
 }
+
+std::optional<BlockShape> attention_block(std::int64_t widest, const target::Costs& costs) {
+  const std::int64_t floats =
+      std::min<std::int64_t>(kAttentionFloats, costs.shared_bytes_of_block / 4 / kAttentionBlocks);
+  const std::int64_t width = power_of_two_at_least(widest, 2 * kAttentionFloats);
+  if (floats < kFewestRows * width) return std::nullopt;
+  const int rows =
+      std::min(kAttentionRows, static_cast<int>(std::bit_floor(static_cast<std::uint64_t>(floats / width))));
+  return BlockShape{.x = rows, .r = std::min(rows, kPassingRows), .looped = true, .warps = 4};
+}
+
+BlockShape product_block() { return {.x = kProductRows, .r = kProductColumns, .looped = true, .warps = 4}; }
 
 }  // namespace coil::codegen

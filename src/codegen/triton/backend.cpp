@@ -3,8 +3,11 @@
 #include "codegen/cuda/backend.h"
 #include "codegen/cuda/sort.h"
 #include "codegen/grid_nest.h"
+#include "codegen/triton/attention.h"
+#include "codegen/triton/grouped.h"
 #include "codegen/triton/kernel.h"
 #include "codegen/triton/sort.h"
+#include "library_ops/products.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -85,7 +88,9 @@ class TritonBackend : public Backend {
     return out;
   }
 
-  static std::variant<Kernel, std::string> triton_template(ir::Graph& graph, const ir::Extern& call) {
+  std::variant<Kernel, std::string> triton_template(ir::Graph& graph, const ir::Extern& call) const {
+    if (is_blocked_attention(call.op)) return triton_attention(graph, call, target().costs);
+    if (call.op == library_ops::grouped_matmul::kBlocked) return triton_grouped_product(graph, call);
     return is_sort(call.op) ? triton_sort(graph, call) : "a kernel written by hand";
   }
 

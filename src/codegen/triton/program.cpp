@@ -23,7 +23,8 @@ bool names(std::string_view text, std::string_view name) {
 std::string triton_program(std::string_view kernel) {
   std::string out(kernel);
   auto pieces = device::pieces("triton/values.py");
-  std::ranges::move(device::pieces("triton/special.py"), std::back_inserter(pieces));
+  for (const char* file : {"triton/special.py", "triton/attention.py", "triton/grouped.py"})
+    std::ranges::move(device::pieces(file), std::back_inserter(pieces));
   for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece)  // a piece calls only those before it
     if (names(out, piece->names.front())) out = piece->text + "\n\n" + out;
   if (out.find("coil_floordiv(") != std::string::npos || out.find("coil_ceildiv(") != std::string::npos ||

@@ -4,10 +4,9 @@
 
 #include <bit>
 
-#include "codegen/kernel_arguments.h"
 #include "codegen/triton/operations.h"
+#include "codegen/triton/template.h"
 #include "library_ops/sorting.h"
-#include "support/hash.h"
 
 namespace coil::codegen {
 namespace {
@@ -24,10 +23,10 @@ std::int64_t block_of(const sym::ShapeEnv& env, Expr length) {
 }
 
 /// One kernel while it is written: a program's row of each view.
-class Rows {
+class SortedRows : public TritonTemplate {
  public:
-  Rows(ir::Graph& graph, const ir::Extern& call, std::size_t dim)
-      : graph_(graph), dim_(dim), views_{&call.inputs[0], &call.outputs[0], &call.outputs[1]} {}
+  SortedRows(ir::Graph& graph, const ir::Extern& call, std::size_t dim)
+      : TritonTemplate(graph), dim_(dim), views_{&call.inputs[0], &call.outputs[0], &call.outputs[1]} {}
 
   Kernel print(std::int64_t block, bool descending) {
     begin_rows();
@@ -41,7 +40,7 @@ class Rows {
     line("inside = at < {}", taken);
     line("tl.store({}, tl.load({}, inside, other=0), inside)", element(1, "at"), element(0, "place"));
     line("tl.store({}, place, inside)", element(2, "at"));
-    return finish(block);
+    return finish("coil_", {rows_, 1, 1}, block > 1024 ? 8 : 4, {{"BLOCK", static_cast<int>(block)}});
   }
 
  private:
@@ -60,45 +59,14 @@ class Rows {
   }
 
   Expr length_of(const ir::BufferView& v) const { return v.sizes.empty() ? Expr(1) : v.sizes[dim_]; }
-  std::string number(Expr e) {
-    if (const auto c = e.constant()) return std::to_string(*c);
-    return arguments_.scalar(sym::to_string(e), e);
-  }
   std::string element(std::size_t v, const std::string& place) {
     const std::string step = views_[v]->sizes.empty() ? "1" : number(views_[v]->strides[dim_]);
-    return fmt::format("{} + (o{} + {}{})", arguments_.pointer(views_[v]->buffer, v > 0), v, place,
-                       step == "1" ? "" : " * " + step);
+    return fmt::format("{} + (o{} + {}{})", pointer(*views_[v], v > 0), v, place, step == "1" ? "" : " * " + step);
   }
 
-  template <class... A>
-  void line(fmt::format_string<A...> format, A&&... a) {
-    body_ += "    " + fmt::format(format, std::forward<A>(a)...) + "\n";
-  }
-
-  Kernel finish(std::int64_t block) {
-    const int warps = block > 1024 ? 8 : 4;
-    TritonParts parts{.wide = true, .warps = warps, .constants = {{"BLOCK", static_cast<int>(block)}}, .body = body_};
-    for (std::size_t i = 0; i < arguments_.buffers().size(); ++i) {
-      const DType d = graph_.buffer(arguments_.buffers()[i]).layout.dtype;
-      parts.tensors.push_back({fmt::format("p{}", i), std::string(triton_signature(d))});
-    }
-    for (std::size_t i = 0; i < arguments_.scalars().size(); ++i) parts.numbers.push_back(fmt::format("s{}", i));
-    Kernel k;
-    k.symbol = "coil_" + to_hex(hash(parts.text(""))).substr(0, 16);
-    k.text = parts.text(k.symbol);
-    k.triton = std::move(parts);
-    k.language = "Triton";
-    arguments_.give(k);
-    k.launch = SymbolicLaunch{.grid = {graph_.env().simplify(rows_), 1, 1}, .block = 32 * warps};
-    return k;
-  }
-
-  ir::Graph& graph_;
   std::size_t dim_;
   const ir::BufferView* views_[3];
   Expr rows_ = 1;
-  KernelArguments arguments_;
-  std::string body_;
 };
 
 /// Whether an element and its place are one number of 64 bits.
@@ -125,7 +93,8 @@ std::variant<Kernel, std::string> triton_sort(ir::Graph& graph, const ir::Extern
     return "an order from a rank on";
   const std::int64_t block = block_of(graph.env(), rank ? x.sizes[dim] : Expr(1));
   if (block == 0) return fmt::format("an order of rows that may be longer than {}", kLongest);
-  return Rows(graph, call, dim).print(block, read(call.attributes, best ? sorting::kLargest : sorting::kDescending));
+  return SortedRows(graph, call, dim)
+      .print(block, read(call.attributes, best ? sorting::kLargest : sorting::kDescending));
 }
 
 }  // namespace coil::codegen

@@ -296,20 +296,26 @@ def c_logaddexp(a, b):
     return tl.where((most == least) & (tl.abs(most) == float("inf")), most, together)
 
 
-# @piece c_check
-# An index that data decides: the same counted from the front, and whether it lies inside. Where one does not, of those
-# that are there, the host is told, and the kernels behind this one (runtime/plan/plan.h).
+# @piece c_fail
+# Where `failed` is true, the host is told, and the kernels behind this one (runtime/plan/plan.h).
 @triton.jit
-def c_check(index, size, there, status):
-    index = tl.cast(index, tl.int64)
-    index = tl.where(index < 0, index + size, index)
-    inside = (index >= 0) & (index < size)
-    failed = tl.reduce(tl.cast(there & (inside == 0), tl.int32), None, c_combine_or)
+def c_fail(failed, status):
     if failed != 0:
         tl.store(tl.cast(tl.load(status + 1), tl.pointer_type(tl.int64)), 1)
         words = tl.cast(tl.load(status + 2), tl.pointer_type(tl.int64))
         for k in range(tl.load(status + 3)):
             tl.store(words + 4 * k, 1)
+
+
+# @piece c_check
+# An index that data decides: the same counted from the front, and whether it lies inside. It fails where one does not,
+# of those that are there.
+@triton.jit
+def c_check(index, size, there, status):
+    index = tl.cast(index, tl.int64)
+    index = tl.where(index < 0, index + size, index)
+    inside = (index >= 0) & (index < size)
+    c_fail(tl.reduce(tl.cast(there & (inside == 0), tl.int32), None, c_combine_or), status)
     return index, inside
 
 
