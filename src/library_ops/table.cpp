@@ -35,7 +35,7 @@ const std::vector<Descriptor>& builtin() {
   static const std::vector<Descriptor> all = [] {
     std::vector<Descriptor> list;
     for (const auto group : {product_ops, convolution_ops, attention_ops, sorting_ops, recurrent_ops, selection_ops,
-                             check_ops, matrix_ops, collective_ops, copy_ops})
+                             check_ops, matrix_ops, fourier_ops, collective_ops, copy_ops})
       for (Descriptor& d : group()) list.push_back(std::move(d));
     return list;
   }();

@@ -31,6 +31,7 @@ std::vector<Descriptor> recurrent_ops();
 std::vector<Descriptor> selection_ops();
 std::vector<Descriptor> check_ops();
 std::vector<Descriptor> matrix_ops();
+std::vector<Descriptor> fourier_ops();
 std::vector<Descriptor> collective_ops();
 std::vector<Descriptor> copy_ops();
 

@@ -42,6 +42,7 @@ void add_factorizations(Table&);
 void add_convolution(Table&);
 void add_attention(Table&);
 void add_recurrent(Table&);
+void add_fourier(Table&);
 void add_data_dependent(Table&);
 void add_control_flow(Table&);
 void add_numbers(Table&);

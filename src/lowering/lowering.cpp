@@ -43,6 +43,7 @@ const Table& table() {
                      add_scatter,
                      add_resampling,
                      add_recurrent,
+                     add_fourier,
                      add_data_dependent,
                      add_control_flow,
                      add_numbers,

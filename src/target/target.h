@@ -48,6 +48,7 @@ enum class Feature : std::uint8_t {
   Attention,            ///< the library has fused attention in 16 bits, with its gradient
   UnorderedGradients,   ///< the library adds up attention's gradient in another order from run to run
   Recurrences,          ///< the library runs a layer of a recurrent network over a whole sequence
+  FourierTransforms,    ///< the library has Fourier transforms of any length
   Selections,           ///< library calls find positions that depend on data; else kernels do
   Winograd,             ///< 3x3 convolutions gain by Winograd's filtering around the library's products
   FoldedBatchNorm,      ///< a batch norm of inputs is worth folding into the weights before it, at every call

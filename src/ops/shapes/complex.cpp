@@ -89,6 +89,32 @@ Value view_as_complex(const Call& call) {
   return made;
 }
 
+/// Points along a dimension of one or two real tensors, which are the parts of complex numbers.
+std::size_t transformed_dim(const Call& call) {
+  const TensorMeta& re = call["re"].as_tensor();
+  const std::int64_t dim = number(call, "dim");
+  if (dim < 0 || dim >= static_cast<std::int64_t>(re.rank())) refuse(call, "has no dimension {}", dim);
+  if (const Value* im = given(call, "im"))
+    if (im->as_tensor().rank() != re.rank() || im->as_tensor().dtype != re.dtype)
+      refuse(call, "takes parts that are alike");
+  return static_cast<std::size_t>(dim);
+}
+
+Value fourier(const Call& call) {
+  const TensorMeta& re = call["re"].as_tensor();
+  const std::size_t dim = transformed_dim(call);
+  Exprs sizes = re.sizes;
+  if (call["half"].as_bool()) sizes[dim] = call.env.simplify(sym::floor_div(sizes[dim], 2) + 1);
+  return Values{dense(call.env, re, sizes), dense(call.env, re, sizes)};
+}
+
+Value fourier_to_real(const Call& call) {
+  const TensorMeta& re = call["re"].as_tensor();
+  Exprs sizes = re.sizes;
+  sizes[transformed_dim(call)] = call["size"].as_int();
+  return dense(call.env, re, sizes);
+}
+
 }  // namespace
 
 void register_complex() {
@@ -102,6 +128,10 @@ void register_complex() {
               paired);
   define_each("aten::view_as_real(Tensor(a) self) -> Tensor(a)", view_as_real);
   define_each("aten::view_as_complex(Tensor(a) self) -> Tensor(a)", view_as_complex);
+  // Of real and imaginary parts, along one dimension, not divided by anything; no `im`: zeros. The first half of the
+  // transform of real numbers, and the numbers, `size` of them, that such a half is made of.
+  define("coil::fourier(Tensor re, Tensor? im, int dim, bool backwards, bool half) -> (Tensor, Tensor)", fourier);
+  define("coil::fourier_to_real(Tensor re, Tensor? im, int dim, SymInt size) -> Tensor", fourier_to_real);
 }
 
 }  // namespace coil::ops::shapes

@@ -20,10 +20,11 @@ using fx::Node;
 const DecompositionTable& table() {
   static const DecompositionTable entries = [] {
     DecompositionTable t;
-    for (auto add : {decompose_attention, decompose_views, decompose_casts, decompose_creation, decompose_random,
-                     decompose_pointwise, decompose_makers, decompose_indexing, decompose_reductions,
-                     decompose_normalization, decompose_linalg, decompose_convolution, decompose_resampling,
-                     decompose_losses, decompose_gradients, decompose_recurrent, decompose_composites})
+    for (auto add :
+         {decompose_attention, decompose_views, decompose_casts, decompose_creation, decompose_random,
+          decompose_pointwise, decompose_makers, decompose_indexing, decompose_reductions, decompose_normalization,
+          decompose_linalg, decompose_convolution, decompose_resampling, decompose_losses, decompose_gradients,
+          decompose_recurrent, decompose_fourier, decompose_composites})
       add(t);
     return t;
   }();
@@ -121,6 +122,7 @@ namespace {
 
 /// Calls that stay as they are until the device is known: only some devices have a library for them.
 bool waits_for_device(const Node* node) {
+  if (node->target.starts_with("coil.fourier")) return true;
   if (node->target == "aten._scaled_dot_product_flash_attention_for_cpu_backward.default") return true;
   if (node->target != "aten.scaled_dot_product_attention.default") return false;
   const sym::TensorMeta &query = node->arg("query").as_node()->tensor(),

@@ -317,7 +317,29 @@ f.add(
     f.normal(2, 360),
     tolerance=5e-5,
 )
-f.add("double", lambda x: torch.fft.irfft(torch.fft.rfft(x)), f.normal(3, 96, dtype=torch.float64))
+f.add(
+    "rows",
+    lambda x, y: (
+        torch.fft.rfft(x).abs(),
+        torch.fft.rfft(x.transpose(0, 1), dim=0).imag,
+        torch.fft.irfft(torch.fft.rfft(x), n=143),
+        torch.fft.irfft(torch.fft.fft(x)[:, :80], n=131),
+        torch.fft.fft2(y, dim=(0, 1), norm="ortho").real,
+        torch.fft.irfftn(torch.fft.rfftn(y), s=y.shape),
+        torch.fft.ifft(x, n=101).imag,
+        torch.fft.hfft(torch.fft.ihfft(x)),
+    ),
+    f.normal(9, 144),
+    f.normal(36, 40, 4),
+    tolerance=5e-5,
+)
+f.add(
+    "prime",
+    lambda x: (torch.fft.fft(x).abs(), torch.fft.irfft(torch.fft.rfft(x), n=4099)),
+    f.normal(1, 4099),
+    tolerance=2e-4,
+)
+f.add("double", lambda x: torch.fft.irfft(torch.fft.rfft(x)), f.normal(7, 96, dtype=torch.float64))
 f.add(
     "shift",
     lambda x: (

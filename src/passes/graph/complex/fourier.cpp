@@ -1,5 +1,5 @@
-// Fourier transforms as products with matrices of cosines and sines. A length with factors goes in two steps (Cooley
-// and Tukey 1965), so that 4096 points cost 128 products each, not 4096.
+// The rules of Fourier transforms, which end in Coil's own operators along one dimension, `coil.fourier` and
+// `coil.fourier_to_real`.
 #include <cmath>
 
 #include "passes/graph/complex/parts.h"
@@ -8,129 +8,15 @@ namespace coil::passes {
 
 namespace {
 
-constexpr double kPi = 3.14159265358979323846;
-constexpr std::int64_t kWhole = 64;      // lengths up to here are transformed by one matrix
-constexpr std::int64_t kLongest = 4096;  // a length without factors needs a matrix of its square
-
-/// cos and sin of 2 pi j k / n, for j below `rows` and k below `columns`: products are reduced before they are scaled,
-/// so that angles are exact.
-Parts waves(ComplexRewriter& r, const Expr& n, const Expr& rows, const Expr& columns, DType type) {
-  const Value turns = r.mul(r.unsqueeze(r.iota(rows), 1), r.iota(columns));
-  const Value angle =
-      r.call("aten.div.Tensor",
-             {r.mul(r.to(r.call("aten.remainder.Tensor", {turns, r.full({}, n, DType::I64, r.device())}), r.widest()),
-                    2 * kPi),
-              r.full({}, n, r.widest(), r.device())});
-  return {r.to(r.unary("cos", angle), type), r.to(r.unary("sin", angle), type)};
-}
-
-Value matmul(ComplexRewriter& r, const Value& x, const Value& matrix) {
-  // As one product of matrices, whatever the number of dimensions before the last.
-  Exprs sizes = r.meta(x).sizes;
-  const Expr n = sizes.back();
-  Exprs lead(sizes.begin(), sizes.end() - 1);
-  sizes.back() = r.meta(matrix).sizes[1];
-  return r.reshape(r.call("aten.mm.default", {r.reshape(x, {r.module.env->simplify(sym::product(lead)), n}), matrix}),
-                   sizes);
-}
-
-/// x times e^(-i angle) when forward, e^(i angle) when not; `times` is a product with a table.
-Parts turned(ComplexRewriter& r, const Parts& x, const Parts& wave, bool forward,
-             Value (*times)(ComplexRewriter&, const Value&, const Value&)) {
-  auto by = [&](const Value& part, const Value& table) {
-    return part.is_none() ? Value(None{}) : times(r, part, table);
-  };
-  const Value rc = by(x.re, wave.re), rs = by(x.re, wave.im), ic = by(x.im, wave.re), is = by(x.im, wave.im);
-  return forward ? Parts{r.plus(rc, is), r.minus(ic, rs)} : Parts{r.minus(rc, is), r.plus(ic, rs)};
-}
-
-Value on_both(ComplexRewriter&, const Value& part, const std::function<Value(const Value&)>& f) {
-  return part.is_none() ? part : f(part);
-}
-
-Parts on_both(ComplexRewriter& r, const Parts& z, const std::function<Value(const Value&)>& f) {
-  return {on_both(r, z.re, f), on_both(r, z.im, f)};
-}
-
-/// A factor of n nearest below its root; 1 when there is none.
-std::int64_t middle_factor(std::int64_t n) {
-  for (auto f = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n))); f > 1; --f)
-    if (n % f == 0) return f;
-  return 1;
-}
-
-/// Along the last dimension.
-Parts transform(ComplexRewriter& r, const Parts& x, bool forward, DType type) {
-  const Exprs sizes = r.meta(x.re).sizes;
-  const Expr n = sizes.back();
-  const auto known = n.constant();
-  const std::int64_t a = known && *known > kWhole ? middle_factor(*known) : 1;
-  if (a == 1) {
-    if (known && *known > kLongest)
-      r.refuse(fmt::format(
-          "a transform of {} points, which has no factors, is not compiled; pad it to a length that has", *known));
-    return turned(r, x, waves(r, n, n, n, type), forward, matmul);
-  }
-  // x[b' + b a'] -> X[k + a l]: over a' for every b', a turn by b' k / n, then over b' for every k.
-  const std::int64_t b = *known / a;
-  Exprs split(sizes.begin(), sizes.end() - 1);
-  split.insert(split.end(), {a, b});
-  const auto rank = static_cast<std::int64_t>(split.size());
-  auto swapped = [&](const Value& v) { return Value(r.call("aten.transpose.int", {v, rank - 2, rank - 1})); };
-  Parts y = on_both(r, x, [&](const Value& v) { return swapped(r.reshape(v, split)); });  // [.., b', a']
-  y = transform(r, y, forward, type);                                                     // [.., b', k]
-  y = turned(r, y, waves(r, n, b, a, type), forward,
-             [](ComplexRewriter& s, const Value& v, const Value& table) { return Value(s.mul(v, table)); });
-  y = on_both(r, y, swapped);          // [.., k, b']
-  y = transform(r, y, forward, type);  // [.., k, l]
-  return on_both(r, y, [&](const Value& v) { return r.reshape(swapped(v), sizes); });
-}
-
-Parts along(ComplexRewriter& r, const Parts& x, std::int64_t dim, const std::function<Parts(const Parts&)>& f) {
-  const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
-  auto swapped = [&](const Value& v) { return dim == last ? v : Value(r.call("aten.transpose.int", {v, dim, last})); };
-  return on_both(r, f(on_both(r, x, swapped)), swapped);
-}
-
-Parts transformed(ComplexRewriter& r, const Parts& x, std::int64_t dim, bool forward) {
-  return along(r, x, dim, [&](const Parts& y) { return transform(r, y, forward, r.part_type()); });
-}
-
 Parts cut(ComplexRewriter& r, const Parts& x, std::int64_t dim, const Expr& end) {
-  return on_both(r, x, [&](const Value& v) { return r.slice(v, dim, 0, end); });
+  return on_both(x, [&](const Value& v) { return r.slice(v, dim, 0, end); });
 }
 
 Expr half(ComplexRewriter& r, const Expr& n) { return r.module.env->simplify(sym::floor_div(n, 2) + 1); }
 
-/// Real values of length n whose transform's first half is x, times n: every point but the first (and the middle of an
-/// even length) stands for two.
-Value real_inverse(ComplexRewriter& r, const Parts& x, const Expr& n) {
-  const DType type = r.part_type();
-  const Expr m = r.meta(x.re).sizes.back();
-  const auto known = n.constant();
-  if (known && *known > kWhole && middle_factor(*known) > 1) {
-    // The other half is the first one conjugate, backwards.
-    const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
-    auto mirrored = [&](const Value& v) {
-      return Value(r.call("aten.flip.default", {r.slice(v, last, 1, *known - *known / 2), Values{last}}));
-    };
-    auto whole = [&](const Value& v, bool negate) {
-      if (v.is_none()) return v;
-      const Value tail = mirrored(v);
-      return Value(r.call("aten.cat.default", {Values{v, negate ? r.negated(tail) : tail}, last}));
-    };
-    return transform(r, {whole(x.re, false), whole(x.im, true)}, false, type).re;
-  }
-  const Value k = r.iota(m),
-              twice = r.call("aten.logical_and.default",
-                             {r.call("aten.gt.Scalar", {k, 0}),
-                              r.call("aten.ne.Tensor", {r.mul(k, 2), r.full({}, n, DType::I64, r.device())})});
-  const Value weight = r.where(twice, r.full({}, 2, type, r.device()), r.full({}, 1, type, r.device()));
-  const Parts wave = waves(r, n, m, n, type);
-  // The first point's imaginary part, and the middle one's, meet a sine of 0.
-  const Parts weighted = r.scaled(x, weight);
-  return r.minus(matmul(r, weighted.re, wave.re),
-                 weighted.im.is_none() ? weighted.im : matmul(r, weighted.im, wave.im));
+Parts transformed(ComplexRewriter& r, const Parts& x, std::int64_t dim, bool forward, bool half = false) {
+  fx::Node* both = r.call("coil.fourier.default", {x.re, x.im, dim, !forward, half});
+  return {r.item(both, 0), r.item(both, 1)};
 }
 
 /// Divides by the number of points (`by` 2) or its root (1).
@@ -139,11 +25,11 @@ Parts normalized(ComplexRewriter& r, const Parts& x, const Expr& points, int by)
   const DType type = r.part_type();
   if (const auto n = points.constant()) {
     const double scale = by == 1 ? 1 / std::sqrt(static_cast<double>(*n)) : 1 / static_cast<double>(*n);
-    return on_both(r, x, [&](const Value& v) { return Value(r.mul(v, scale)); });
+    return on_both(x, [&](const Value& v) { return Value(r.mul(v, scale)); });
   }
   Value n = r.full({}, points, type, r.device());
   if (by == 1) n = r.unary("sqrt", n);
-  return on_both(r, x, [&](const Value& v) { return Value(r.div(v, n)); });
+  return on_both(x, [&](const Value& v) { return Value(r.div(v, n)); });
 }
 
 /// How eager divides, by the `norm` argument: an inverse does so unless told otherwise.
@@ -180,11 +66,7 @@ Parts complex_to_complex(ComplexRewriter& r, Parts x, const std::vector<std::int
 
 Parts real_to_complex(ComplexRewriter& r, Parts x, const std::vector<std::int64_t>& dims, bool onesided, int by) {
   const Expr points = points_of(r, x, dims);
-  for (auto d = dims.rbegin(); d != dims.rend(); ++d) {
-    const Expr n = r.meta(x.re).sizes[static_cast<std::size_t>(*d)];
-    x = transformed(r, x, *d, true);
-    if (onesided && d == dims.rbegin()) x = cut(r, x, *d, half(r, n));
-  }
+  for (auto d = dims.rbegin(); d != dims.rend(); ++d) x = transformed(r, x, *d, true, onesided && d == dims.rbegin());
   return normalized(r, x, points, by);
 }
 
@@ -196,8 +78,8 @@ Value complex_to_real(ComplexRewriter& r, Parts x, std::vector<std::int64_t> dim
   const Expr points = r.module.env->simplify(points_of(r, x, dims) * n);
   for (std::int64_t d : dims) x = transformed(r, x, d, false);
   x = cut(r, x, last, half(r, n));
-  const Parts real = along(r, x, last, [&](const Parts& y) { return Parts{real_inverse(r, y, n), None{}}; });
-  return normalized(r, real, points, by).re;
+  const Value real = r.call("coil.fourier_to_real.default", {x.re, x.im, last, n});
+  return normalized(r, {real, None{}}, points, by).re;
 }
 
 int normalization(ComplexRewriter& r) { return static_cast<int>(r.number("normalization")); }
@@ -218,7 +100,7 @@ Made c2r(ComplexRewriter& r) {
 
 /// With `zeros` behind it along a dimension.
 Parts padded(ComplexRewriter& r, const Parts& x, std::int64_t dim, const Expr& zeros) {
-  return on_both(r, x, [&](const Value& v) {
+  return on_both(x, [&](const Value& v) {
     Exprs pad(2 * (r.rank(v) - static_cast<std::size_t>(dim)), 0);
     pad.back() = zeros;
     return Value(r.call("aten.constant_pad_nd.default", {v, pad, 0}));
@@ -321,7 +203,7 @@ Made stft(ComplexRewriter& r) {
   frames = r.mul(r.to(frames, type), centered_window(r, n, length, type));
   const bool onesided = !r.has("onesided") || r.flag("onesided");
   Parts made = real_to_complex(r, {frames, None{}}, {2}, onesided, r.flag("normalized") ? 1 : 0);
-  made = on_both(r, made, [&](const Value& v) {
+  made = on_both(made, [&](const Value& v) {
     const Value turned = r.call("aten.transpose.int", {v, 1, 2});
     return batched ? turned : Value(r.call("aten.squeeze.dim", {turned, 0}));
   });
@@ -336,7 +218,7 @@ Made istft(ComplexRewriter& r) {
                      width = r.has("win_length") ? r.number("win_length") : n;
   Parts x = r.whole(r["self"]);
   const bool batched = r.rank(x.re) == 3;
-  x = on_both(r, x, [&](const Value& v) {
+  x = on_both(x, [&](const Value& v) {
     return Value(r.call("aten.transpose.int", {batched ? v : Value(r.unsqueeze(v, 0)), 1, 2}));
   });
   const int by = r.flag("normalized") ? 1 : 2;
@@ -354,7 +236,7 @@ Made istft(ComplexRewriter& r) {
              : r.flag("center") ? r.module.env->simplify(whole - n / 2)
                                 : whole;
   const Expr covered = r.module.env->statically_known_true(sym::le(end, whole)) ? end : whole;
-  const Parts made = on_both(r, frames, [&](const Value& part) {
+  const Parts made = on_both(frames, [&](const Value& part) {
     const Value sum = overlapped(r.mul(part, window), r.meta(part).sizes[0]);
     Value signal = r.div(r.slice(sum, 1, begin, covered), r.slice(weight, 1, begin, covered));
     if (covered != end)

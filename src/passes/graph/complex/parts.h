@@ -1,6 +1,7 @@
 // What the rules of split-complex are written in: complex tensors as two real ones, the real and the imaginary part,
 // each of the complex tensor's sizes.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +16,11 @@ namespace coil::passes {
 struct Parts {
   Value re, im;
 };
+
+/// The same of each part that is there.
+inline Parts on_both(const Parts& z, const std::function<Value(const Value&)>& f) {
+  return {z.re.is_none() ? z.re : f(z.re), z.im.is_none() ? z.im : f(z.im)};
+}
 
 /// What a rule makes of a node: a real tensor (or several results, none of them complex), a complex one, or a list of
 /// complex ones.

@@ -111,6 +111,7 @@ void decompose_convolution(DecompositionTable&);
 void decompose_resampling(DecompositionTable&);
 void decompose_losses(DecompositionTable&);
 void decompose_recurrent(DecompositionTable&);
+void decompose_fourier(DecompositionTable&);
 void decompose_composites(DecompositionTable&);
 void decompose_gradients(DecompositionTable&);
 

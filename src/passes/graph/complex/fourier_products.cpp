@@ -1,0 +1,180 @@
+// Fourier transforms as products with matrices of cosines and sines, where the device has no library for them or they
+// are short. A length with factors goes in two steps (Cooley and Tukey 1965), so that 4096 points cost 128 products
+// each, not 4096.
+#include <cmath>
+
+#include "passes/graph/complex/parts.h"
+#include "passes/graph/decompositions/replace.h"
+
+namespace coil::passes {
+
+namespace {
+
+constexpr double kPi = 3.14159265358979323846;
+constexpr std::int64_t kShort = 32;      // what no library is asked for
+constexpr std::int64_t kWhole = 64;      // lengths up to here are transformed by one matrix
+constexpr std::int64_t kLongest = 4096;  // a length without factors needs a matrix of its square
+
+/// cos and sin of 2 pi j k / n, for j below `rows` and k below `columns`: products are reduced before they are scaled,
+/// so that angles are exact.
+Parts waves(ComplexRewriter& r, const Expr& n, const Expr& rows, const Expr& columns, DType type) {
+  const Value turns = r.mul(r.unsqueeze(r.iota(rows), 1), r.iota(columns));
+  const Value angle =
+      r.call("aten.div.Tensor",
+             {r.mul(r.to(r.call("aten.remainder.Tensor", {turns, r.full({}, n, DType::I64, r.device())}), r.widest()),
+                    2 * kPi),
+              r.full({}, n, r.widest(), r.device())});
+  return {r.to(r.unary("cos", angle), type), r.to(r.unary("sin", angle), type)};
+}
+
+Value matmul(ComplexRewriter& r, const Value& x, const Value& matrix) {
+  // As one product of matrices, whatever the number of dimensions before the last.
+  Exprs sizes = r.meta(x).sizes;
+  const Expr n = sizes.back();
+  Exprs lead(sizes.begin(), sizes.end() - 1);
+  sizes.back() = r.meta(matrix).sizes[1];
+  return r.reshape(r.call("aten.mm.default", {r.reshape(x, {r.module.env->simplify(sym::product(lead)), n}), matrix}),
+                   sizes);
+}
+
+/// x times e^(-i angle) when forward, e^(i angle) when not; `times` is a product with a table.
+Parts turned(ComplexRewriter& r, const Parts& x, const Parts& wave, bool forward,
+             Value (*times)(ComplexRewriter&, const Value&, const Value&)) {
+  auto by = [&](const Value& part, const Value& table) {
+    return part.is_none() ? Value(None{}) : times(r, part, table);
+  };
+  const Value rc = by(x.re, wave.re), rs = by(x.re, wave.im), ic = by(x.im, wave.re), is = by(x.im, wave.im);
+  return forward ? Parts{r.plus(rc, is), r.minus(ic, rs)} : Parts{r.minus(rc, is), r.plus(ic, rs)};
+}
+
+/// A factor of n nearest below its root; 1 when there is none.
+std::int64_t middle_factor(std::int64_t n) {
+  for (auto f = static_cast<std::int64_t>(std::sqrt(static_cast<double>(n))); f > 1; --f)
+    if (n % f == 0) return f;
+  return 1;
+}
+
+/// The first `kept` points along the last dimension.
+Parts transform(ComplexRewriter& r, const Parts& x, bool forward, const Expr& kept) {
+  const DType type = r.dtype(x.re);
+  const Exprs sizes = r.meta(x.re).sizes;
+  const Expr n = sizes.back();
+  const auto known = n.constant();
+  const std::int64_t a = known && *known > kWhole ? middle_factor(*known) : 1;
+  if (a == 1) {
+    if (known && *known > kLongest)
+      r.refuse(fmt::format(
+          "a transform of {} points, which has no factors, is not compiled; pad it to a length that has", *known));
+    return turned(r, x, waves(r, n, n, kept, type), forward, matmul);
+  }
+  // x[b' + b a'] -> X[k + a l]: over a' for every b', a turn by b' k / n, then over b' for every k.
+  const std::int64_t b = *known / a;
+  Exprs split(sizes.begin(), sizes.end() - 1);
+  split.insert(split.end(), {a, b});
+  const auto rank = static_cast<std::int64_t>(split.size());
+  auto swapped = [&](const Value& v) { return Value(r.call("aten.transpose.int", {v, rank - 2, rank - 1})); };
+  Parts y = on_both(x, [&](const Value& v) { return swapped(r.reshape(v, split)); });  // [.., b', a']
+  y = transform(r, y, forward, a);                                                     // [.., b', k]
+  y = turned(r, y, waves(r, n, b, a, type), forward,
+             [](ComplexRewriter& s, const Value& v, const Value& table) { return Value(s.mul(v, table)); });
+  y = on_both(y, swapped);          // [.., k, b']
+  y = transform(r, y, forward, b);  // [.., k, l]
+  y = on_both(y, [&](const Value& v) { return r.reshape(swapped(v), sizes); });
+  if (kept == n) return y;
+  return on_both(y, [&](const Value& v) { return r.slice(v, static_cast<std::int64_t>(sizes.size()) - 1, 0, kept); });
+}
+
+Parts along(ComplexRewriter& r, const Parts& x, std::int64_t dim, const std::function<Parts(const Parts&)>& f) {
+  const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
+  auto swapped = [&](const Value& v) { return dim == last ? v : Value(r.call("aten.transpose.int", {v, dim, last})); };
+  return on_both(f(on_both(x, swapped)), swapped);
+}
+
+/// Real values of length n whose transform's first half is x, times n: every point but the first (and the middle of an
+/// even length) stands for two.
+Value real_inverse(ComplexRewriter& r, const Parts& x, const Expr& n) {
+  const DType type = r.dtype(x.re);
+  const Expr m = r.meta(x.re).sizes.back();
+  const auto known = n.constant();
+  if (known && *known > kWhole && middle_factor(*known) > 1) {
+    // The other half is the first one conjugate, backwards.
+    const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
+    auto mirrored = [&](const Value& v) {
+      return Value(r.call("aten.flip.default", {r.slice(v, last, 1, *known - *known / 2), Values{last}}));
+    };
+    auto whole = [&](const Value& v, bool negate) {
+      if (v.is_none()) return v;
+      const Value tail = mirrored(v);
+      return Value(r.call("aten.cat.default", {Values{v, negate ? r.negated(tail) : tail}, last}));
+    };
+    return transform(r, {whole(x.re, false), whole(x.im, true)}, false, n).re;
+  }
+  const Value k = r.iota(m),
+              twice = r.call("aten.logical_and.default",
+                             {r.call("aten.gt.Scalar", {k, 0}),
+                              r.call("aten.ne.Tensor", {r.mul(k, 2), r.full({}, n, DType::I64, r.device())})});
+  const Value weight = r.where(twice, r.full({}, 2, type, r.device()), r.full({}, 1, type, r.device()));
+  const Parts wave = waves(r, n, m, n, type);
+  // The first point's imaginary part, and the middle one's, meet a sine of 0.
+  const Parts weighted = r.scaled(x, weight);
+  return r.minus(matmul(r, weighted.re, wave.re),
+                 weighted.im.is_none() ? weighted.im : matmul(r, weighted.im, wave.im));
+}
+
+/// Whether the device's library transforms this: it takes any length, and as many sequences as a vector has numbers at
+/// the cost of one.
+bool is_the_librarys(Rewriter& r, const Expr& n) {
+  const TensorMeta& x = r.meta(r["re"]);
+  if (!r.has_on_device(r["re"], target::Feature::FourierTransforms)) return false;
+  if (x.dtype != DType::F32 && x.dtype != DType::F64) return false;
+  const auto known = n.constant();
+  if (!known) return true;
+  if (*known <= kShort) return false;
+  if (*known > kLongest && middle_factor(*known) == 1) return true;
+  constexpr std::int64_t kFew = 4;
+  Expr sequences = 1;
+  for (std::size_t d = 0; d < x.rank(); ++d)
+    if (static_cast<std::int64_t>(d) != r.number("dim")) sequences = sequences * x.sizes[d];
+  const auto count = sequences.constant();
+  return !count || *count >= kFew;
+}
+
+/// The node with its parts, in which the rules above are written.
+struct OfParts {
+  explicit OfParts(Rewriter& r) : rewriter(r.module, r.node, known), x{r["re"], r.optional("im")} {
+    known.widest = r.target.has(target::Feature::NarrowFloats) ? DType::F32 : DType::F64;
+  }
+  PartsOf known;
+  ComplexRewriter rewriter;
+  Parts x;
+};
+
+Value fourier(Rewriter& r) {
+  const std::int64_t dim = r.number("dim");
+  const Expr n = r.meta(r["re"]).sizes[static_cast<std::size_t>(dim)];
+  if (is_the_librarys(r, n)) return None{};
+  OfParts of(r);
+  const Expr kept = r.result(0).sizes[static_cast<std::size_t>(dim)];
+  const bool forward = !r.flag("backwards");
+  const Parts made =
+      along(of.rewriter, of.x, dim, [&](const Parts& y) { return transform(of.rewriter, y, forward, kept); });
+  return Values{made.re, made.im};
+}
+
+Value fourier_to_real(Rewriter& r) {
+  const Expr n = r.integer(r["size"]);
+  if (is_the_librarys(r, n)) return None{};
+  OfParts of(r);
+  return along(of.rewriter, of.x, r.number("dim"),
+               [&](const Parts& y) { return Parts{real_inverse(of.rewriter, y, n), None{}}; })
+      .re;
+}
+
+}  // namespace
+
+void decompose_fourier(DecompositionTable& t) {
+  t["coil.fourier.default"] = fourier;
+  t["coil.fourier_to_real.default"] = fourier_to_real;
+}
+
+}  // namespace coil::passes
