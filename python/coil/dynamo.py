@@ -25,7 +25,7 @@ from . import (
 )
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
-from .graph import is_token, translate
+from .graph import holds_complex, is_token, translate
 from .options import parse
 from .transformer_layers import DECOMPOSITIONS as TRANSFORMER_LAYERS
 
@@ -176,8 +176,9 @@ def _exchanging(gm, options, name, taker, more):
 
 def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **layouts):
     """Free sizes that the compile must have the values of are fixed by guards, and an operator of the graph that it
-    refuses is left to torch, where the options allow it."""
-    handed, refusal = set(), None
+    refuses is left to torch, where the options allow it; first of all operators on complex numbers are, together.
+    """
+    handed, refusal, hand_over_complex = set(), None, False
     assumed = facts.wanted(gm, options.size_facts) if options.size_facts else []
     while True:
         try:
@@ -191,6 +192,7 @@ def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **lay
                 assumed=assumed,
                 taker=taker,
                 handed=handed,
+                hand_over_complex=hand_over_complex,
                 **layouts,
             )
             return _compile(traced, options, name, keep_graph=keep_graph)
@@ -199,6 +201,9 @@ def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **lay
                 raise
         except _native.Error as error:
             refusal = refusal or error
+            if options.hands_over and not hand_over_complex and holds_complex(gm):
+                hand_over_complex = True
+                continue
             operator = _refused_operator(gm, error)
             if not options.hands_over or operator is None or operator in handed:
                 raise refusal from None

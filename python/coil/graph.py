@@ -64,11 +64,11 @@ def _is_read_float(symbol):
     return symbol.name.startswith("zuf")
 
 
-def _is_foreign(value):
-    """Tensors of a type that Coil has no kernels for, somewhere in a value."""
+def _is_narrow(value):
+    """Tensors of 8-bit floats, somewhere in a value."""
     if isinstance(value, torch.Tensor):
-        return value.dtype.is_complex or (value.dtype.is_floating_point and value.dtype.itemsize == 1)
-    return isinstance(value, (list, tuple)) and any(map(_is_foreign, value))
+        return value.dtype.is_floating_point and value.dtype.itemsize == 1
+    return isinstance(value, (list, tuple)) and any(map(_is_narrow, value))
 
 
 def _is_coils_own(operation):
@@ -83,6 +83,12 @@ def _is_complex(value):
     if isinstance(value, torch.Tensor):
         return value.dtype.is_complex
     return isinstance(value, (list, tuple)) and any(map(_is_complex, value))
+
+
+def holds_complex(gm):
+    """Whether a graph, or one that it calls, has complex numbers in it."""
+    graphs = [m.graph for m in gm.modules() if isinstance(m, torch.fx.GraphModule)]
+    return any(_is_complex(n.meta.get("val")) or _has_complex(n.args) for g in graphs for n in g.nodes)
 
 
 def _is_view(operation):
@@ -160,10 +166,10 @@ def _plain_state(state):
 
 class Translator:
     """`frozen`: tensors by placeholder that become constants of the program; the input stays one of the graph's, and is
-    not read. `hand_over`: operators on complex numbers are torch's to carry out; else Coil
-    compiles what it can of them. `fallback_random`: so are all that draw random numbers. `strides`: by placeholder,
-    those of memory that does not come as the graph has it. `free`: positions of results whose
-    strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
+    not read. `hand_over`: operators on 8-bit floats are torch's to carry out, and with `hand_over_complex` those on
+    complex numbers; else Coil compiles what it can of them. `fallback_random`: so are all that draw random numbers.
+    `strides`: by placeholder, those of memory that does not come as the graph has it. `free`: positions of results
+    whose strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
     has them, that hold in every call. `taker`: says which exchanges the program carries out (exchanges.Taker); else
     torch does. `handed`: names of operators that are torch's to carry out."""
 
@@ -180,6 +186,7 @@ class Translator:
         assumed=(),
         taker=None,
         handed=(),
+        hand_over_complex=False,
     ):
         self.gm = gm
         self.taker = taker
@@ -188,6 +195,7 @@ class Translator:
         self.native = _native.TracedGraph(name)
         self.frozen = frozen or {}
         self.hand_over = hand_over
+        self.hand_over_complex = hand_over_complex
         self.fallback_random = fallback_random
         self.strides = strides or {}
         self.free = free
@@ -498,12 +506,7 @@ class Translator:
             self.hand_over
             and isinstance(operation, torch._ops.OpOverload)
             and not _is_coils_own(operation)
-            and not (_is_view(operation) and not _is_complex([value, *map(_value, node.all_input_nodes)]))
-            and (
-                _is_foreign(value)
-                or any(_is_foreign(n.meta.get("val")) for n in node.all_input_nodes)
-                or _has_complex((*args, *node.kwargs.values()))
-            )
+            and self.is_foreign(node, operation, value, args)
         ):
             target = "host." + target  # torch's to carry out, whatever Coil has of that name
         elif (
@@ -520,6 +523,13 @@ class Translator:
         return self.native.call(
             target, self.argument(args), kwargs, node.name, meta, node.meta.get("stack_trace") or ""
         )
+
+    def is_foreign(self, node, operation, value, args):
+        """Whether a call takes or gives tensors of a type that Coil has no kernels for."""
+        values = [value, *map(_value, node.all_input_nodes)]
+        if _is_complex(values) or _has_complex((*args, *node.kwargs.values())):
+            return self.hand_over_complex
+        return _is_narrow(values) and not _is_view(operation)
 
     def host_random(self, what, node, args, value):
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}

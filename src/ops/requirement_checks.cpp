@@ -323,17 +323,15 @@ bool is_held(const Value& value, double number, DType t) {
   return number >= least && number <= largest;
 }
 
-/// `value held self`: the type has such a number; with `integral` behind it for integers alone, with `wide` not for
-/// floats of 16 bits.
-void check_held(const Call& call, const Clause& c) {
-  const Value* value = shapes::given(call, c.subject);
+void check_held_by_type(const Call& call, const Clause& c, std::string_view name) {
+  const Value* value = shapes::given(call, name);
   const auto number = value ? known_number(*value) : std::nullopt;
   if (!number) return;
   auto check = [&](DType t) {
     const std::string_view only = c.objects.size() > 1 ? c.objects[1] : "";
     const bool asked = only == "integral" ? is_integral(t) : only != "wide" || is_integral(t) || size_of(t) > 2;
     if (asked && !is_held(*value, *number, t))
-      refuse(call, "`{}` cannot be converted to {} without overflow: {}", c.subject, torch_name(t), to_string(*value));
+      refuse(call, "`{}` cannot be converted to {} without overflow: {}", name, torch_name(t), to_string(*value));
   };
   if (c.objects.at(0) == "operands") return check(promoted(call));
   if (c.objects[0] == "result") {
@@ -342,6 +340,12 @@ void check_held(const Call& call, const Clause& c) {
     return;
   }
   for (const TensorMeta* t : tensors_of(call, c.objects[0])) check(t->dtype);
+}
+
+/// `value held self`: the type has such a number; with `integral` behind it for integers alone, with `wide` not for
+/// floats of 16 bits.
+void check_held(const Call& call, const Clause& c) {
+  for (std::string_view name : split(c.subject, "|")) check_held_by_type(call, c, name);
 }
 
 /// `memory_format format contiguous`: nothing there to be preserved.

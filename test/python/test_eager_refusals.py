@@ -242,7 +242,6 @@ TAKEN = [
     ("where.ScalarOther", [B, F.half(), 1e6]),
     ("where.ScalarOther", [B, U8, 2.5]),
     ("add.Scalar", [U8, 300]),
-    ("full", [[2], 1e6], {"dtype": torch.float16}),
 ]
 
 

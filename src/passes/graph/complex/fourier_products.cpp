@@ -121,22 +121,13 @@ Value real_inverse(ComplexRewriter& r, const Parts& x, const Expr& n) {
                  weighted.im.is_none() ? weighted.im : matmul(r, weighted.im, wave.im));
 }
 
-/// Whether the device's library transforms this: it takes any length, and as many sequences as a vector has numbers at
-/// the cost of one.
+/// Whether the device's library transforms this.
 bool is_the_librarys(Rewriter& r, const Expr& n) {
   const TensorMeta& x = r.meta(r["re"]);
   if (!r.has_on_device(r["re"], target::Feature::FourierTransforms)) return false;
   if (x.dtype != DType::F32 && x.dtype != DType::F64) return false;
   const auto known = n.constant();
-  if (!known) return true;
-  if (*known <= kShort) return false;
-  if (*known > kLongest && middle_factor(*known) == 1) return true;
-  constexpr std::int64_t kFew = 4;
-  Expr sequences = 1;
-  for (std::size_t d = 0; d < x.rank(); ++d)
-    if (static_cast<std::int64_t>(d) != r.number("dim")) sequences = sequences * x.sizes[d];
-  const auto count = sequences.constant();
-  return !count || *count >= kFew;
+  return !known || *known > kShort;
 }
 
 /// The node with its parts, in which the rules above are written.

@@ -94,6 +94,12 @@ Made index(ComplexRewriter& r) {
   return selected(r, r.whole(r["self"]), r["indices"]);
 }
 
+/// The parts may lie otherwise than the complex tensor did: they are copied where they have no such view.
+Made viewed(ComplexRewriter& r) {
+  if (auto made = r.of_real_parts()) return *made;
+  return on_both(r.parts(r["self"]), [&](const Value& part) { return r.reshape(part, r.result().sizes); });
+}
+
 Made masked_select(ComplexRewriter& r) {
   const Value& mask = r["mask"];
   // Where the mask is true, in the sizes of both.
@@ -103,11 +109,6 @@ Made masked_select(ComplexRewriter& r) {
 }
 
 constexpr std::string_view kPartWise[] = {
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.view_as.default",
-    "aten.reshape_as.default",
     "aten.unsqueeze.default",
     "aten.squeeze.default",
     "aten.squeeze.dim",
@@ -236,6 +237,9 @@ constexpr std::string_view kPartWise[] = {
 
 void add_complex_structure(ComplexRules& t) {
   for (std::string_view name : kPartWise) t[name] = part_wise;
+  for (std::string_view name : {"aten.view.default", "aten._unsafe_view.default", "aten.view_as.default",
+                                "aten.reshape.default", "aten.reshape_as.default"})
+    t[name] = viewed;
   t["aten.index.Tensor"] = index;
   t["aten.masked_select.default"] = masked_select;
   t["aten.as_strided.default"] = t["aten.as_strided_copy.default"] = as_strided;
