@@ -122,7 +122,8 @@ std::optional<std::vector<std::int64_t>> permutation(const ViewStep& step, const
 bool keeps_order(std::string_view t) {
   return starts_with_any(t, {"aten.view.default", "aten.view_as.", "aten.reshape.", "aten.reshape_as.", "aten.flatten.",
                              "aten.unflatten.", "aten.ravel.", "aten.squeeze.", "aten.unsqueeze.", "aten.alias.",
-                             "aten.detach.", "aten._reshape_alias.", "aten.lift_fresh.", "aten.positive."});
+                             "aten.detach.", "aten._reshape_alias.", "aten.lift_fresh.", "aten.positive.",
+                             "aten.atleast_1d.default", "aten.atleast_2d.default", "aten.atleast_3d.default"});
 }
 
 std::string_view plural_piece(const ViewStep& step) {
@@ -171,7 +172,9 @@ bool gives_back_input(const Node& n) {
     return true;
   const Node* input = first_tensor(n);
   if (!input || !n.is_tensor() || n.tensor() != input->tensor()) return false;
-  if (t.starts_with("aten.type_as.")) return true;
+  if (starts_with_any(t, {"aten.type_as.", "aten.atleast_"})) return true;
+  if (t.starts_with("aten.sum_to_size.")) return input->tensor().rank() > 0;  // a number is added up
+  if (t == "aten.conj_physical.default") return !is_complex(input->tensor().dtype);
   if (starts_with_any(t, {"aten._conj.", "aten.conj.", "aten._neg_view."}))
     return !is_complex(input->tensor().dtype) && t != "aten._neg_view.default";
   return n.op->schema.is_view() && !flag(n, "copy");
@@ -181,11 +184,37 @@ bool is_view_of_input(const Node& n, sym::ShapeEnv& env) {
   const Node* input = first_tensor(n);
   if (!input) return false;
   if (gives_back_input(n)) return true;
+  if (n.target.starts_with("aten.atleast_")) return true;  // its schema does not say so
   if (!n.op->schema.is_view()) return false;
   if (starts_with_any(n.target, {"aten.to.", "aten.contiguous."})) return false;
   if (starts_with_any(n.target, {"aten.reshape.", "aten.reshape_as.", "aten.flatten.", "aten.ravel."}))
     return reshape_is_view(env, input->tensor(), n.tensor());
   return true;
+}
+
+bool views_of_list(const Node& n) {
+  if (!n.op || n.args.empty() || !n.args[0].is<Values>()) return false;
+  const Values& list = n.args[0].as_list();
+  const bool tensors =
+      std::ranges::all_of(list, [](const Value& v) { return v.is<Node*>() && v.as_node()->is_tensor(); });
+  if (!tensors) return false;
+  if (starts_with_any(n.target, {"aten.cartesian_prod.", "aten.chain_matmul."})) return list.size() == 1;
+  return n.target.ends_with(".Sequence") || starts_with_any(n.target, {"aten.broadcast_tensors.", "aten.meshgrid."});
+}
+
+bool repeats_elements(const sym::ShapeEnv& env, const ViewStep& step, const TensorMeta& viewed,
+                      const TensorMeta& view) {
+  if (starts_with_any(step.target, {"aten.expand.", "aten.expand_as.", "aten.broadcast_to."}))
+    return !env.statically_known_equal(view.numel(), viewed.numel());
+  if (step.target != "aten.unfold.default") return false;
+  const auto size = fx::resolve(step.args[2]).as_int().constant(), by = fx::resolve(step.args[3]).as_int().constant();
+  return !size || !by || *by < *size;
+}
+
+bool changes_values(const ViewStep& step, const TensorMeta& viewed) {
+  if (step.target == "aten._neg_view.default") return true;
+  return is_complex(viewed.dtype) &&
+         starts_with_any(step.target, {"aten._conj.", "aten.conj.", "aten.mH.", "aten.adjoint.", "aten.matrix_H."});
 }
 
 ViewStep view_step(const Node& n, std::optional<std::size_t> piece) {

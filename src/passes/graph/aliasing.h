@@ -18,6 +18,10 @@ bool gives_back_input(const fx::Node&);
 /// them.
 bool is_view_of_input(const fx::Node&, sym::ShapeEnv&);
 
+/// Whether the results are views of the tensors in the list that is the first argument (`broadcast_tensors`,
+/// `meshgrid`), or the one tensor in it is the result.
+bool views_of_list(const fx::Node&);
+
 /// One view operator applied to a tensor: enough to apply it again to another value of that tensor.
 struct ViewStep {
   std::string target;
@@ -28,6 +32,13 @@ struct ViewStep {
 
 /// What a view node does; for a piece of a list of views the node is the one that makes the list.
 ViewStep view_step(const fx::Node&, std::optional<std::size_t> piece = {});
+
+/// Whether several elements of the view may lie in one place where those of the viewed tensor do not.
+bool repeats_elements(const sym::ShapeEnv&, const ViewStep&, const sym::TensorMeta& viewed,
+                      const sym::TensorMeta& view);
+
+/// Whether the view has other values than the memory that it sees: it is read negated or conjugated.
+bool changes_values(const ViewStep&, const sym::TensorMeta& viewed);
 
 /// The view of `viewed` that the step describes. `result` is the metadata that the view had in the program.
 fx::Node* apply_view(fx::GraphModule&, const fx::Node* from, const ViewStep&, fx::Node* viewed,

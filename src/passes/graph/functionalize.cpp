@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "fx/infer.h"
 #include "ops/outside.h"
 #include "ops/shapes/elementwise.h"
+#include "ops/shapes/strides.h"
 #include "passes/graph/aliasing.h"
 #include "passes/graph/functional_twin.h"
 #include "passes/graph/make.h"
@@ -118,7 +120,7 @@ class Functionalizer {
       if (version > 0) version = -1;  // where the elements lie counts: made anew from the base
       // Counts from the beginning of the storage, whatever it is applied to.
       sym::Expr offset = step.args[3].is_none() ? of->meta.offset : fx::resolve(step.args[3]).as_int();
-      while (of->of) of = of->of;
+      of = memory_of(of, node);
       step.args[3] = offset - of->meta.offset;
     }
     return new_view({.base = of->base,
@@ -130,6 +132,34 @@ class Functionalizer {
                      .exact = exact});
   }
 
+  /// The whole base as elements of the type that `seen` has: strides and offsets of `seen` count there.
+  View* memory_of(View* seen, Node* n) {
+    View* root = seen;
+    for (; root->of; root = root->of)
+      if (changes_values(root->step, root->of->meta))
+        throw Error(fmt::format("{} of %{}: goes by places in memory behind {}", n->target, root->node->name,
+                                root->step.target),
+                    n->target, n->where());
+    const DType whole = root->meta.dtype, part = seen->meta.dtype;
+    if (whole == part) return root;
+    if (is_complex(part) || (is_complex(whole) && 2 * size_of(part) != size_of(whole)))
+      throw Error(
+          fmt::format("{}: goes by places in memory of {} seen as {}", n->target, torch_name(whole), torch_name(part)),
+          n->target, n->where());
+    Node* now = current(*root, n);
+    Node* typed = is_complex(whole) ? make_call(m_, n, "aten.view_as_real.default", {now})
+                                    : make_call(m_, n, "aten.view.dtype", {now, part});
+    TensorMeta meta = typed->tensor();
+    const auto bytes = [](DType t) { return sym::Expr(static_cast<std::int64_t>(size_of(t))); };
+    meta.offset = sym::floor_div(root->meta.offset * bytes(whole), bytes(part));
+    return new_view({.base = root->base,
+                     .of = root,
+                     .step = view_step(*typed),
+                     .meta = std::move(meta),
+                     .node = typed,
+                     .version = root->version});
+  }
+
   // --- values
 
   /// The node that has this view's value now.
@@ -137,6 +167,9 @@ class Functionalizer {
     if (v.version == v.base->version && (v.exact || !exact)) return v.node;
     COIL_CHECK(v.of, "the base of %{} is older than itself", v.node->name);
     Node* viewed = current(*v.of, from, exact);
+    if (v.step.target == "aten.as_strided.default" && !lies_as(*viewed, v.of->meta))
+      throw Error(fmt::format("{} of %{}, which was written to and has gaps in memory", v.step.target, v.node->name),
+                  from->target, from->where());
     v.node = apply_view(m_, from, v.step, viewed, v.meta);
     v.version = v.base->version;
     v.exact = exact || v.of->exact;
@@ -170,6 +203,11 @@ class Functionalizer {
     return true;
   }
 
+  /// Whether the value lies in memory as the tensor does, but for where it begins.
+  bool lies_as(const Node& value, const TensorMeta& wanted) const {
+    return value.tensor().rank() == wanted.rank() && equal_strides(value.tensor(), wanted);
+  }
+
   /// A new value in the dtype, sizes and strides that the tensor has.
   Node* fitted(Node* value, const TensorMeta& wanted, Node* n, const std::function<Node*()>& old) {
     for (std::size_t i = 0; i < std::max(wanted.rank(), value->tensor().rank()); ++i)
@@ -187,12 +225,59 @@ class Functionalizer {
     return value;
   }
 
+  /// Whether each element has a place of its own: a stride goes beyond all that the smaller ones span.
+  bool has_own_places(const TensorMeta& t) const {
+    std::vector<std::size_t> order(t.rank());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+      return ops::shapes::stride_less(*m_.env, t.strides[a], t.strides[b]);
+    });
+    sym::Expr span = 0;
+    for (const std::size_t d : order) {
+      if (m_.env->statically_known_equal(t.sizes[d], 1)) continue;
+      if (!m_.env->statically_known_lt(span, t.strides[d])) return false;
+      span = m_.env->simplify(span + (t.sizes[d] - 1) * t.strides[d]);
+    }
+    return true;
+  }
+
+  /// Whether the view, or what it is a view of, has several elements in one place. Strides that are not numbers are
+  /// taken to be as eager wants them.
+  bool sees_repeated(const View& view) const {
+    const auto numbers = [](const sym::Exprs& list) {
+      return std::ranges::all_of(list, [](const sym::Expr& e) { return e.constant().has_value(); });
+    };
+    for (const View* v = &view; v->of; v = v->of) {
+      if (repeats_elements(*m_.env, v->step, v->of->meta, v->meta)) return true;
+      const bool by_strides = v->step.target == "aten.as_strided.default";
+      if (by_strides && numbers(v->meta.sizes) && numbers(v->meta.strides) && !has_own_places(v->meta)) return true;
+    }
+    return false;
+  }
+
+  /// Writes a view by its places in memory; `alike` is one number everywhere, which may go to a place several times.
+  Node* write_by_places(View& view, View& memory, Node* value, Node* n, bool alike) {
+    if (!alike && !has_own_places(view.meta))
+      throw Error(fmt::format("{}: more than one element of the written-to tensor refers to a single memory location; "
+                              "clone() it first",
+                              n->target),
+                  n->target, n->where());
+    return make_call(
+        m_, n, "aten.as_strided_scatter.default",
+        {current(memory, n), value, view.meta.sizes, view.meta.strides, view.meta.offset - memory.meta.offset});
+  }
+
   void write(View& view, Node* value, Node* n) {
     Base& base = *view.base;
+    const bool alike = is_one_number(*value);
     if (view.of && value->tensor().dtype != view.meta.dtype)
       value = make_call(m_, n, "aten._to_copy.default", {value}, {{"dtype", view.meta.dtype}});
     Node* whole = value;
     View* root = &view;
+    if (sees_repeated(view)) {
+      root = memory_of(&view, n);
+      whole = write_by_places(view, *root, value, n, alike);
+    }
     for (; root->of; root = root->of) {
       View& of = *root->of;
       whole = write_back(m_, n, root->step, of.meta, [&] { return current(of, n); }, whole);
@@ -224,6 +309,7 @@ class Functionalizer {
     }
     if (n->is_call("_operator.getitem")) return visit_item(n);
     if (gives_back_input(*n)) return visit_same(n);
+    if (views_of_list(*n)) return visit_views_of_list(n);
     if (auto twin = functional_twin(*n)) {
       bool only_reshapes = n->op->schema.is_mutating() && twin->op && twin->op->schema.is_view();
       return only_reshapes ? visit_reshape(n, *twin) : visit_write(n, *twin);
@@ -258,6 +344,27 @@ class Functionalizer {
       return;
     }
     objects_[n] = new_object(child(of, n, view_step(*n), n->tensor()));
+  }
+
+  /// Each result is a view of one of the tensors in the list, which the schema does not say.
+  void visit_views_of_list(Node* n) {
+    const Values given = n->args[0].as_list();
+    std::vector<View*> of;
+    for (const Value& v : given) of.push_back(object_of(v.as_node())->view);
+    refresh(n);
+    if (n->is_tensor()) {  // of a list of one, that one
+      objects_[n] = new_object(of.at(0));
+      return;
+    }
+    const Values results = n->meta.value.as_list();
+    for (Node* item : std::vector<Node*>(n->users())) {
+      if (!item->is_call("_operator.getitem")) continue;
+      const auto index = static_cast<std::size_t>(item->args.at(1).as_int().constant().value());
+      const TensorMeta& meta = item->tensor();
+      const bool same = meta == of.at(index)->meta;
+      const ViewStep step{"aten.as_strided.default", {given[index], meta.sizes, meta.strides, meta.offset}, {}, {}};
+      items_[{n, index}] = same ? new_object(of[index]) : new_object(child(of[index], item, step, meta));
+    }
   }
 
   /// One of several results: of a view operator, of one that wrote to several tensors, or a fresh one.
