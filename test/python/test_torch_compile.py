@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
 pytestmark = pytest.mark.usefixtures("fresh")
 
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
+TOLERANCE = {torch.complex64: 1e-5, torch.float64: 1e-9, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 2e-2}
 
 
 def compiled(f, **options):

@@ -121,6 +121,7 @@ class Functionalizer {
       // Counts from the beginning of the storage, whatever it is applied to.
       sym::Expr offset = step.args[3].is_none() ? of->meta.offset : fx::resolve(step.args[3]).as_int();
       of = memory_of(of, node);
+      if (of->of) version = -1;  // what it is applied to may not lie there, once complex numbers are apart
       step.args[3] = offset - of->meta.offset;
     }
     return new_view({.base = of->base,
