@@ -24,8 +24,8 @@ BlockShape window_block(const LaunchConfig&, std::optional<std::int64_t> length)
 BlockShape scan_block(const LaunchConfig&, std::optional<std::int64_t> length);
 BlockShape scan_column_block(const LaunchConfig&, std::optional<std::int64_t> length);
 /// Attention in f32: `x` rows that a program has of one operand, `r` of the other at a time. `widest`: elements of a
-/// row.
-BlockShape attention_block(std::int64_t widest);
+/// row. None where rows are too wide for the shared memory of a block.
+std::optional<BlockShape> attention_block(std::int64_t widest, const target::Costs&);
 /// A product of matrices in 16 bits: `x` rows by `r` columns of the result.
 BlockShape product_block();
 constexpr int kProductDepth = 64;  ///< numbers of a row that are multiplied at once
