@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "library_ops/products.h"
 #include "library_ops/table.h"
 #include "passes/loop/part_writes.h"
 
@@ -65,8 +64,7 @@ class ResultsInParts {
       return std::nullopt;
     const std::size_t call = writers_[from][0];
     const auto* product = std::get_if<Extern>(&list_[call].node);
-    if (!product || list_[call].outs.size() != 1 ||
-        (product->op != library_ops::linear::kName && product->op != library_ops::matmul::kName))
+    if (!product || list_[call].outs.size() != 1 || !library_ops::has(product->op, library_ops::Trait::Product))
       return std::nullopt;
     const BufferView& result = product->outputs[0];
     if (result.dtype != given.dtype || !result.offset.is_constant(0)) return std::nullopt;
