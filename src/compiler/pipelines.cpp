@@ -72,6 +72,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kStorePartsEarly},
     {&passes::kAddNanGuards},
     {&passes::kExpandWinograd},
+    {&passes::kWriteResultsInParts},
     {&passes::kAllowTf32},
     {&passes::kKeepRowsApart},
     {&passes::kPairRecurrences},

@@ -1,8 +1,10 @@
 """Programs on the CPU that take turns share the memory of their temporaries."""
 
+import gc
 import pathlib
 import resource
 import sys
+import threading
 
 import pytest
 import torch
@@ -42,4 +44,29 @@ def test_many_programs_hold_the_memory_of_one(tmp_path):
     models = [coil.load(tmp_path / "m.coil") for _ in range(4)]
     for model in [*models, first, *models]:
         torch.testing.assert_close(model(x), want, rtol=1e-4, atol=1e-4)
+    assert resident() - before < 64 << 20
+
+
+def test_programs_that_run_at_once_have_memory_of_their_own_and_all_goes_with_the_last(tmp_path):
+    module = Wide().eval()
+    export(module, (torch.randn(2048, 32),), tmp_path / "m.pt2")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    before, wrong = resident(), []
+
+    def run(seed):
+        x = torch.randn(2048, 32, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            want = module(x)
+        model = coil.load(tmp_path / "m.coil")
+        for _ in range(4):
+            if not torch.allclose(model(x), want, rtol=1e-4, atol=1e-4):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    gc.collect()
     assert resident() - before < 64 << 20

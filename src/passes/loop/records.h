@@ -14,6 +14,7 @@
 #include "passes/loop/part_writes.h"
 #include "passes/loop/product_parts.h"
 #include "passes/loop/recurrent_pairs.h"
+#include "passes/loop/results_in_parts.h"
 #include "passes/loop/stride_choice.h"
 #include "passes/loop/tf32.h"
 #include "passes/loop/turned_operands.h"
@@ -103,6 +104,10 @@ inline constexpr LoopPass kAddNanGuards{
 inline constexpr LoopPass kExpandWinograd{
     "expand-winograd", "The marked convolutions become two loops of transforms around matrix products.",
     on_loops<expand_winograd>, takes_winograd};
+inline constexpr LoopPass kWriteResultsInParts{
+    "write-results-in-parts", "Products whose results are parts of concatenations compute them where they will lie.",
+    on_loops<ir::write_results_in_parts>,
+    [](const target::Target& target, const Settings&) { return target.device.is_host(); }};
 inline constexpr LoopPass kAllowTf32{
     "allow-tf32", "Products and convolutions of f32 that may round their operands to TF32 are marked.",
     [](ir::Graph& graph, const LoopContext& given) { allow_tf32(graph, given.settings.cuda_tf32); },
