@@ -169,9 +169,10 @@ class Translator:
     not read. `hand_over`: operators on 8-bit floats are torch's to carry out, and with `hand_over_complex` those on
     complex numbers; else Coil compiles what it can of them. `fallback_random`: so are all that draw random numbers.
     `strides`: by placeholder, those of memory that does not come as the graph has it. `free`: positions of results
-    whose strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as sympy
-    has them, that hold in every call. `taker`: says which exchanges the program carries out (exchanges.Taker); else
-    torch does. `handed`: names of operators that are torch's to carry out."""
+    whose strides Coil may choose. `kernels`: compiles what users wrote in Triton. `assumed`: conditions on sizes, as
+    sympy has them, that hold in every call. `taker`: says which exchanges the program carries out (exchanges.Taker);
+    else torch does. `handed`: names of operators that are torch's to carry out.
+    """
 
     def __init__(
         self,
