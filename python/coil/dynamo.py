@@ -25,7 +25,7 @@ from . import (
 )
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
-from .graph import holds_complex, is_token, translate
+from .graph import holds_complex, is_token, transforms_on_gpu, translate
 from .options import parse
 from .transformer_layers import DECOMPOSITIONS as TRANSFORMER_LAYERS
 
@@ -178,7 +178,7 @@ def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **lay
     """Free sizes that the compile must have the values of are fixed by guards, and an operator of the graph that it
     refuses is left to torch, where the options allow it; first of all operators on complex numbers are, together.
     """
-    handed, refusal, hand_over_complex = set(), None, False
+    handed, refusal, hand_over_complex = set(), None, options.hands_over and transforms_on_gpu(gm)
     assumed = facts.wanted(gm, options.size_facts) if options.size_facts else []
     while True:
         try:

@@ -91,6 +91,18 @@ def holds_complex(gm):
     return any(_is_complex(n.meta.get("val")) or _has_complex(n.args) for g in graphs for n in g.nodes)
 
 
+def transforms_on_gpu(gm):
+    """Whether a graph, or one that it calls, has Fourier transforms of tensors on a GPU, where torch has a library for
+    them and Coil has products.
+    """
+    graphs = [m.graph for m in gm.modules() if isinstance(m, torch.fx.GraphModule)]
+    return any(
+        "_fft_" in str(n.target) and isinstance(val := n.meta.get("val"), torch.Tensor) and val.device.type != "cpu"
+        for g in graphs
+        for n in g.nodes
+    )
+
+
 def _is_view(operation):
     """An operator whose results see the memory that it is given, and reads no element."""
     returns = operation._schema.returns
