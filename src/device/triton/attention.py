@@ -60,9 +60,10 @@ def c_weights(scores, logs):
 # How many keys the queries before the one called `end` see.
 @triton.jit
 def c_keys_seen(end, count, CAUSAL: tl.constexpr):
+    seen = end * 0 + count
     if CAUSAL:
-        return tl.minimum(end, count)
-    return count
+        seen = tl.minimum(end, seen)
+    return seen
 
 
 # @piece c_attention
