@@ -222,7 +222,7 @@ def test_rank_that_leaves_sums_in_kernels(folder, ending):
         lambda _: ("bench", "--seconds", "60"),
         f"leaves-{ending}",
         **SHARES,
-        COIL_GROUP_TIMEOUT="3",
+        COIL_GROUP_TIMEOUT="10",
     )
     going_on(processes, folder / f"leaves-{ending}")
     os.kill(processes[1].pid, ending)
@@ -269,7 +269,7 @@ def test_rank_that_dies(folder, graphs):
 
 def test_rank_that_is_late(folder):
     """It is stopped, and not gone: found by the time alone."""
-    processes = start(folder, "exchanges", lambda _: ("bench", "--seconds", "60"), "late", COIL_GROUP_TIMEOUT="2")
+    processes = start(folder, "exchanges", lambda _: ("bench", "--seconds", "60"), "late", COIL_GROUP_TIMEOUT="5")
     going_on(processes, folder / "late")
     os.kill(processes[1].pid, signal.SIGSTOP)
     _, errors = processes[0].communicate(timeout=60)
