@@ -25,7 +25,7 @@ from . import (
 )
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
-from .graph import holds_complex, is_token, transforms_on_gpu, translate
+from .graph import all_nodes, holds_complex, is_token, transforms_on_gpu, translate
 from .options import parse
 from .transformer_layers import DECOMPOSITIONS as TRANSFORMER_LAYERS
 
@@ -213,7 +213,7 @@ def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **lay
 def _refused_operator(gm, error):
     """The operator of the graph that an error is about, by name, if torch has it."""
     name = str(error).partition(":")[0].partition(" ")[0]
-    targets = {n.target for m in gm.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes}
+    targets = {n.target for n in all_nodes(gm)}
     plain = lambda op: isinstance(op, torch._ops.OpOverload) and not op._schema.is_mutable
     return name if any(plain(op) and str(op) == name for op in targets) else None
 

@@ -85,21 +85,23 @@ def _is_complex(value):
     return isinstance(value, (list, tuple)) and any(map(_is_complex, value))
 
 
+def all_nodes(gm):
+    """Those of a graph and of the graphs that it calls."""
+    return [n for m in gm.modules() if isinstance(m, torch.fx.GraphModule) for n in m.graph.nodes]
+
+
 def holds_complex(gm):
     """Whether a graph, or one that it calls, has complex numbers in it."""
-    graphs = [m.graph for m in gm.modules() if isinstance(m, torch.fx.GraphModule)]
-    return any(_is_complex(n.meta.get("val")) or _has_complex(n.args) for g in graphs for n in g.nodes)
+    return any(_is_complex(n.meta.get("val")) or _has_complex(n.args) for n in all_nodes(gm))
 
 
 def transforms_on_gpu(gm):
     """Whether a graph, or one that it calls, has Fourier transforms of tensors on a GPU, where torch has a library for
     them and Coil has products.
     """
-    graphs = [m.graph for m in gm.modules() if isinstance(m, torch.fx.GraphModule)]
     return any(
         "_fft_" in str(n.target) and isinstance(val := n.meta.get("val"), torch.Tensor) and val.device.type != "cpu"
-        for g in graphs
-        for n in g.nodes
+        for n in all_nodes(gm)
     )
 
 
