@@ -9,6 +9,7 @@ import inspect
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 
 import torch
@@ -21,6 +22,7 @@ COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
 UNIT_TESTS = next(
     (p for p in (pathlib.Path(COIL).with_name("unit_tests"), ROOT / "build-debug/bin/unit_tests") if p.exists()), None
 )
+sys.path.insert(0, str(pathlib.Path(COIL).resolve().parents[1] / "python"))  # where the package `coil` is built
 RUNTIME = pathlib.Path(COIL).resolve().parents[1] / "lib/libcoil_runtime.so"
 COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` and `--set` add
 

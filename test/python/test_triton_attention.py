@@ -123,7 +123,7 @@ def test_attention_and_its_gradient(tmp_path):
     (tmp_path / "kernels.py").write_text(text + LAUNCHES)
     done = subprocess.run(
         [sys.executable, __file__, str(tmp_path / "kernels.py")],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
     )
