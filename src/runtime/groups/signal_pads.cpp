@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
+#include <thread>
 
 #include "support/error.h"
 
@@ -48,10 +49,12 @@ void pause() {
 
 /// Zeros are a valid one. Texts are double: a rank may be one turn ahead of those that still read the last one's.
 struct SignalPads::Pad {
-  alignas(64) Word turn;  ///< barriers that the rank has come to
-  Word sleepers, state;   ///< who waits for it; a State
+  alignas(64) Word turn;                 ///< barriers that the rank has come to
+  Word sleepers, state;                  ///< who waits for it; a State
+  std::atomic<std::uint64_t> failed_in;  ///< the call, where it has
   std::int64_t process;
   char where[kNamespaceBytes];
+  std::uint64_t call[2];
   char doing[2][kTextBytes];
 };
 
@@ -87,17 +90,21 @@ std::string SignalPads::name_of(int rank) const {
   return all == rank ? fmt::format("rank {}", rank) : fmt::format("rank {} (rank {} of all)", rank, all);
 }
 
-void SignalPads::abandon() noexcept {
+void SignalPads::mark_failed() noexcept {
   Pad& mine = pad(meeting_.rank);
+  broken_in_ = call();
+  mine.failed_in = broken_in_;
   mine.state = kFailed;
   wake_all(mine.turn);
+}
+
+void SignalPads::abandon() noexcept {
+  mark_failed();
   is_abandoned_ = true;
 }
 
 void SignalPads::give_up(const Doing& doing, const std::string& why) {
-  Pad& mine = pad(meeting_.rank);
-  mine.state = kFailed;
-  wake_all(mine.turn);
+  mark_failed();
   broken_ =
       fmt::format("{} in process group '{}' failed on rank {}: {}", doing.what, meeting_.name, meeting_.rank, why);
   throw Error(broken_);
@@ -109,25 +116,32 @@ bool SignalPads::has_come(int rank, std::uint32_t turn) const {
 }
 
 void SignalPads::barrier(const Doing& doing) {
-  if (!broken_.empty())
-    fail("the shared memory of process group '{}' is of no use any more: {}", meeting_.name, broken_);
-  if (is_abandoned_)
-    fail("the shared memory of process group '{}' is of no use any more: a run on rank {} has failed", meeting_.name,
-         meeting_.rank);
+  if (!broken_.empty() || is_abandoned_) {
+    if (call() <= broken_in_)
+      fail("the shared memory of process group '{}' is of no use any more: {}", meeting_.name,
+           broken_.empty() ? fmt::format("a run on rank {} has failed", meeting_.rank) : broken_);
+    meet_again(doing);
+  }
+  while (!pass(doing)) meet_again(doing);
+}
+
+bool SignalPads::pass(const Doing& doing) {
   Pad& mine = pad(meeting_.rank);
   const std::uint32_t turn = ++turn_;
+  mine.call[turn % 2] = call();
   put(mine.doing[turn % 2], kTextBytes, doing.what);
   mine.turn.store(turn, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.turn);
   for (int r = 0; r < meeting_.size(); ++r)
-    if (r != meeting_.rank) wait_for(r, turn, doing);
+    if (r != meeting_.rank && !wait_for(r, turn, doing)) return false;
   for (int r = 0; r < meeting_.size(); ++r)
     if (r != meeting_.rank) compare(r, turn, doing);
+  return true;
 }
 
-void SignalPads::wait_for(int rank, std::uint32_t turn, const Doing& doing) {
+bool SignalPads::wait_for(int rank, std::uint32_t turn, const Doing& doing) {
   for (int look = 0; look < kLooks; ++look, pause())
-    if (has_come(rank, turn)) return;
+    if (has_come(rank, turn)) return true;
   Pad& other = pad(rank);
   const auto deadline = std::chrono::steady_clock::now() + meeting_.timeout;
   while (!has_come(rank, turn)) {
@@ -135,7 +149,8 @@ void SignalPads::wait_for(int rank, std::uint32_t turn, const Doing& doing) {
     const std::uint32_t seen = other.turn.load();
     if (static_cast<std::int32_t>(seen - turn) < 0 && other.state == kAtWork) sleep_while(other.turn, seen, kNap);
     other.sleepers.fetch_sub(1);
-    if (has_come(rank, turn)) return;
+    if (has_come(rank, turn)) return true;
+    if (other.state == kFailed && other.failed_in < call()) return false;
     const std::string who = name_of(rank);
     if (other.state == kFailed) give_up(doing, who + " has failed");
     if (other.state == kLeft) give_up(doing, who + " has let go of the memory that is exchanged in");
@@ -144,15 +159,47 @@ void SignalPads::wait_for(int rank, std::uint32_t turn, const Doing& doing) {
       give_up(doing, fmt::format("{} is gone, or more than {} s late", who,
                                  std::chrono::duration<double>(meeting_.timeout).count()));
   }
+  return true;
+}
+
+void SignalPads::meet_again(const Doing& doing) {
+  const std::uint64_t number = ++meetings_;
+  meet_at(fmt::format("again {}", number), doing);
+  Pad& mine = pad(meeting_.rank);  // nobody waits for a turn of it now
+  mine.turn = turn_ = 0;
+  mine.state = kAtWork;
+  meet_at(fmt::format("ready {}", number), doing);
+  broken_.clear();
+  is_abandoned_ = false;
+}
+
+void SignalPads::meet_at(const std::string& place, const Doing& doing) {
+  meeting_.store->set(fmt::format("{}/{}", place, meeting_.rank), "1");
+  const auto deadline = std::chrono::steady_clock::now() + meeting_.timeout;
+  for (int r = 0; r < meeting_.size(); ++r) {
+    if (r == meeting_.rank) continue;
+    for (auto nap = std::chrono::milliseconds(1); !meeting_.store->has(fmt::format("{}/{}", place, r));
+         nap = std::min(2 * nap, kNap)) {
+      if (processes_[static_cast<std::size_t>(r)]->has_ended()) give_up(doing, name_of(r) + " is gone");
+      if (std::chrono::steady_clock::now() >= deadline)
+        give_up(doing, fmt::format("{} did not come to the next call after one that failed, within {} s", name_of(r),
+                                   std::chrono::duration<double>(meeting_.timeout).count()));
+      std::this_thread::sleep_for(nap);
+    }
+  }
 }
 
 void SignalPads::compare(int rank, std::uint32_t turn, const Doing& doing) {
   const char* theirs = pad(rank).doing[turn % 2];
   char mine[kTextBytes];
   put(mine, kTextBytes, doing.what);
-  if (std::strncmp(mine, theirs, kTextBytes) != 0)
-    give_up(doing, fmt::format("{} is in {}; all ranks must run the same program on tensors of the same sizes",
-                               name_of(rank), theirs));
+  const std::uint64_t my_call = pad(meeting_.rank).call[turn % 2], their_call = pad(rank).call[turn % 2];
+  if (my_call == their_call && std::strncmp(mine, theirs, kTextBytes) == 0) return;
+  const std::string calls =
+      my_call == their_call ? ""
+                            : fmt::format(" in call {}, and rank {} in call {}", their_call, meeting_.rank, my_call);
+  give_up(doing, fmt::format("{} is in {}{}; all ranks must run the same program on tensors of the same sizes",
+                             name_of(rank), theirs, calls));
 }
 
 }  // namespace coil::runtime::groups
