@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "runtime/groups/next_call.h"
 #include "runtime/groups/reductions.h"
 #include "runtime/groups/stores.h"
 #include "support/error.h"
@@ -27,6 +28,9 @@ constexpr Milliseconds kRollCall{2000};
 
 /// Bytes up to which ranks combine values on their own, from those of all.
 constexpr std::size_t kSmall = 4096;
+
+/// A place of next_call.h.
+constexpr const char* kComes = "call";
 
 /// Keeps SIGPIPE from this thread, and for good from threads that it starts meanwhile. A rank that is gone is an error
 /// then and not the end of this process: Gloo writes to its sockets without asking that no signal come of it.
@@ -169,7 +173,8 @@ class HostGroup final : public ProcessGroup {
   HostGroup(const GroupOptions& options, OpenTransport open)
       : options_(options),
         open_(open),
-        store_(with_prefix(options.store, "coil/" + options.name + "/")),
+        first_store_(with_prefix(options.store, "coil/" + options.name + "/")),
+        store_(first_store_),
         rank_(options.rank),
         size_(options.size()) {
     const WithoutSigpipe quiet;  // the connections' thread and this group's begin here
@@ -253,12 +258,13 @@ class HostGroup final : public ProcessGroup {
     if (!options_.calls) return;
     {
       const std::lock_guard lock(mutex_);
-      if (!broken_.empty()) return;
+      if (!broken_.empty()) return pass_by(kComes, *first_store_, rank_, call_now());
     }
     // The run has waited for what it had started, so that no thread is in an exchange.
     const std::string why = run_failed(rank_);
     mark_broken(why, call_now());
     leave(call_now(), why);
+    pass_by(kComes, *first_store_, rank_, call_now());
   }
 
   // A message is its number of bytes, then the bytes.
@@ -490,29 +496,33 @@ class HostGroup final : public ProcessGroup {
   std::uint64_t call_now() const { return options_.calls ? options_.calls->load() : 0; }
 
   /// What went wrong; empty where nothing did. Collectives say in `now_` what they are.
-  std::string carry_out(const std::string& what, std::uint64_t call, const std::function<void()>& run) {
-    try {
+  std::string carry_out(const std::string& what, std::uint64_t call, const std::function<void()>& run) try {
+    for (bool is_first = true;; is_first = false) {
       connect_again(call);
+      std::string why;
       try {
         run();
+        return {};
       } catch (const std::exception& e) {
-        leave(call, e.what());
-        if (!others_left_before(call)) throw;
+        why = e.what();
+      }
+      leave(call, why);
+      const RollCall roll = call_the_roll(call);
+      if (is_first && roll.left_before) {
         // A rank failed in an earlier call, when this one had no more exchanges in it. It comes to the first one of
         // this call as all ranks do, over new connections; nothing has been exchanged in it yet.
-        mark_broken(e.what(), call - 1);
-        connect_again(call);
-        run();
+        mark_broken(why, call - 1);
+        continue;
       }
-      return {};
-    } catch (const Unusable& e) {
-      return e.what();
-    } catch (const std::exception& e) {
+      if (call > 0) pass_by(kComes, *first_store_, rank_, call);
+      lacks_ranks_ = !roll.missing.empty();
       const std::string text = fmt::format("{} in process group '{}' failed on rank {}: {}", what.empty() ? now_ : what,
-                                           name(), rank_, explain(e.what(), call));
+                                           name(), rank_, explain(why, roll));
       mark_broken(text, call);
       return text;
     }
+  } catch (const Unusable& e) {
+    return e.what();
   }
 
   void mark_broken(const std::string& why, std::uint64_t call) {
@@ -533,13 +543,18 @@ class HostGroup final : public ProcessGroup {
       broken_in_ = call;
     }
     const WithoutSigpipe quiet;
-    store_ = with_prefix(options_.store, fmt::format("coil/{}/again {}/", options_.name, ++meetings_));
     try {
+      // Ranks that were found to be gone are not waited for another time.
+      const Milliseconds patience = lacks_ranks_ ? std::min(kRollCall, options_.timeout) : options_.timeout;
+      come_to(kComes, {*first_store_, rank_, size_, call, patience, [this](int r) { return global(r); }});
+      store_ = with_prefix(first_store_, fmt::format("call {}/", call));
       connect();
     } catch (const std::exception& e) {
+      pass_by(kComes, *first_store_, rank_, call);
       throw Unusable(fmt::format("after an exchange that failed ({}): {}", broken_, e.what()));
     }
     sequence_ = 0;
+    lacks_ranks_ = false;
     const std::lock_guard lock(mutex_);
     broken_.clear();
   }
@@ -557,50 +572,54 @@ class HostGroup final : public ProcessGroup {
     }
   }
 
-  /// Whether some rank has left the group in an earlier call than this.
-  bool others_left_before(std::uint64_t call) {
-    if (call == 0) return false;
-    const auto deadline = std::chrono::steady_clock::now() + std::min(kRollCall, options_.timeout);
-    for (int r = 0; r < size_; ++r) try {
-        const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-        if (std::stoull(store_->get(fmt::format("left/{}", r), std::max(left, Milliseconds{1}))) < call) return true;
-      } catch (const std::exception&) {
-        continue;  // it has not left
-      }
-    return false;
-  }
+  /// What the store says of the ranks after an exchange has failed.
+  struct RollCall {
+    std::vector<std::string> missing;  ///< they have not left the group
+    std::string cause;                 ///< a run that has failed; the others lost their connections to it
+    bool left_before = false;          ///< some rank did, in an earlier call
+    std::string store;                 ///< why it cannot be asked
+  };
 
-  /// All ranks have left. Where the program of one of them has failed, the others lost their connection to it.
-  std::string cause(const std::string& why) {
-    for (int r = 0; r < size_; ++r) {
-      const std::string said = store_->get(fmt::format("left/{}", r), kRollCall);
-      if (const std::string theirs = run_failed(r); said.ends_with(theirs)) return theirs;
+  RollCall call_the_roll(std::uint64_t call) {
+    RollCall roll;
+    const auto deadline = std::chrono::steady_clock::now() + std::min(kRollCall, options_.timeout);
+    const auto said = [&](int rank) {
+      const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+      return store_->get(fmt::format("left/{}", rank), std::max(left, Milliseconds{1}));
+    };
+    try {
+      said(rank_);
+    } catch (const std::exception& e) {
+      roll.store = e.what();
+      return roll;
     }
-    return why;
+    for (int r = 0; r < size_; ++r) try {
+        const std::string theirs = said(r);
+        if (std::stoull(theirs) < call) roll.left_before = true;
+        if (theirs.ends_with(run_failed(r))) roll.cause = run_failed(r);
+      } catch (const std::exception&) {
+        roll.missing.push_back(global(r));
+      }
+    return roll;
   }
 
   static std::string run_failed(int rank) { return fmt::format("a run on rank {} has failed", rank); }
 
-  /// Finds out who is left.
-  std::string explain(const std::string& why, std::uint64_t call) {
-    leave(call, why);
-    try {
-      store_->get(fmt::format("left/{}", rank_), kRollCall);  // throws where the store is gone
-      const std::vector<std::string> gone = without("left", std::min(kRollCall, options_.timeout));
-      if (gone.empty()) return cause(why);
-      return fmt::format("{} {} gone, or more than {} s late ({})", fmt::join(gone, ", "),
-                         gone.size() == 1 ? "is" : "are", seconds(), why);
-    } catch (const std::exception& e) {
-      return fmt::format("{}; the process that holds the group's store is gone too ({})", why, e.what());
-    }
+  std::string explain(const std::string& why, const RollCall& roll) const {
+    if (!roll.store.empty())
+      return fmt::format("{}; the process that holds the group's store is gone too ({})", why, roll.store);
+    if (roll.missing.empty()) return roll.cause.empty() ? why : roll.cause;
+    return fmt::format("{} {} gone, or more than {} s late ({})", fmt::join(roll.missing, ", "),
+                       roll.missing.size() == 1 ? "is" : "are", seconds(), why);
   }
 
   GroupOptions options_;
   OpenTransport open_;
-  std::shared_ptr<Store> store_;  ///< of these connections
+  std::shared_ptr<Store> first_store_, store_;  ///< of the group, of these connections
   int rank_, size_;
   // Of the thread that carries out collectives.
-  std::uint64_t sequence_ = 0, meetings_ = 0;
+  std::uint64_t sequence_ = 0;
+  bool lacks_ranks_ = false;  ///< some did not say anything after an exchange that failed
   std::string now_;
   // Shared with the lanes' threads.
   std::mutex mutex_;

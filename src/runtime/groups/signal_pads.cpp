@@ -8,8 +8,8 @@
 #include <chrono>
 #include <cstring>
 #include <ctime>
-#include <thread>
 
+#include "runtime/groups/next_call.h"
 #include "support/error.h"
 
 namespace coil::runtime::groups {
@@ -19,6 +19,9 @@ using Word = std::atomic<std::uint32_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == sizeof(std::uint32_t));
 
 enum State : std::uint32_t { kAtWork, kFailed, kLeft };
+
+/// Places of next_call.h.
+constexpr const char *kComesAgain = "call", *kReady = "ready";
 
 constexpr std::size_t kPadBytes = 4096, kTextBytes = 192, kNamespaceBytes = 64;
 /// Looks at a word before the system is asked to sleep: a rank that runs on another core comes within microseconds.
@@ -96,6 +99,8 @@ void SignalPads::mark_failed() noexcept {
   mine.failed_in = broken_in_;
   mine.state = kFailed;
   wake_all(mine.turn);
+  if (!meeting_.calls) return;
+  for (const char* word : {kComesAgain, kReady}) pass_by(word, *meeting_.store, meeting_.rank, broken_in_);
 }
 
 void SignalPads::abandon() noexcept {
@@ -162,31 +167,23 @@ bool SignalPads::wait_for(int rank, std::uint32_t turn, const Doing& doing) {
   return true;
 }
 
-void SignalPads::meet_again(const Doing& doing) {
-  const std::uint64_t number = ++meetings_;
-  meet_at(fmt::format("again {}", number), doing);
+void SignalPads::meet_again(const Doing& doing) try {
+  const NextCall next{*meeting_.store,
+                      meeting_.rank,
+                      meeting_.size(),
+                      call(),
+                      meeting_.timeout,
+                      [this](int r) { return name_of(r); },
+                      [this](int r) { return processes_[static_cast<std::size_t>(r)]->has_ended(); }};
+  come_to(kComesAgain, next);
   Pad& mine = pad(meeting_.rank);  // nobody waits for a turn of it now
   mine.turn = turn_ = 0;
   mine.state = kAtWork;
-  meet_at(fmt::format("ready {}", number), doing);
+  come_to(kReady, next);
   broken_.clear();
   is_abandoned_ = false;
-}
-
-void SignalPads::meet_at(const std::string& place, const Doing& doing) {
-  meeting_.store->set(fmt::format("{}/{}", place, meeting_.rank), "1");
-  const auto deadline = std::chrono::steady_clock::now() + meeting_.timeout;
-  for (int r = 0; r < meeting_.size(); ++r) {
-    if (r == meeting_.rank) continue;
-    for (auto nap = std::chrono::milliseconds(1); !meeting_.store->has(fmt::format("{}/{}", place, r));
-         nap = std::min(2 * nap, kNap)) {
-      if (processes_[static_cast<std::size_t>(r)]->has_ended()) give_up(doing, name_of(r) + " is gone");
-      if (std::chrono::steady_clock::now() >= deadline)
-        give_up(doing, fmt::format("{} did not come to the next call after one that failed, within {} s", name_of(r),
-                                   std::chrono::duration<double>(meeting_.timeout).count()));
-      std::this_thread::sleep_for(nap);
-    }
-  }
+} catch (const std::exception& e) {
+  give_up(doing, e.what());
 }
 
 void SignalPads::compare(int rank, std::uint32_t turn, const Doing& doing) {

@@ -42,8 +42,6 @@ class SignalPads {
   /// In the next call after one that failed on this rank or another: returns when all ranks are here, and the pads as
   /// new.
   void meet_again(const Doing&);
-  /// Returns when all ranks have come to this, by the group's store.
-  void meet_at(const std::string& place, const Doing&);
   void mark_failed() noexcept;
   bool has_come(int rank, std::uint32_t turn) const;
   std::string name_of(int rank) const;
@@ -56,7 +54,6 @@ class SignalPads {
   std::uint32_t turn_ = 0;
   std::string broken_;  ///< what failed, in the call `broken_in_`
   std::uint64_t broken_in_ = 0;
-  std::uint64_t meetings_ = 0;
   bool is_abandoned_ = false;  ///< the same where it was the run
 };
 
