@@ -170,7 +170,7 @@ def graphs_that_differ(r):
 
 @own_case
 def gathers_that_start_together_on_one_rank(r):
-    """On the others one follows from another: that makes no other graph of it, though all know graphs that look alike."""
+    """On the others one follows from another: that makes no other graph of it, though all know one that looks alike."""
     group = dist.new_group(list(range(r.world)))
 
     def chained(t):
