@@ -1,5 +1,5 @@
-"""Collectives through torch.compile: two processes over Gloo go through collective_cases.py, own_exchange_cases.py and
-rank_programs.py, whose cases are tests here, and four through some of them.
+"""Collectives through torch.compile: two processes over Gloo go through collective_cases.py, own_exchange_cases.py,
+failed_exchange_cases.py and rank_programs.py, whose cases are tests here, and four through some of them.
 """
 
 import json
@@ -35,6 +35,7 @@ OF_FOUR = (
     "rows_that_differ_between_ranks",
     "recompiles_on_one_rank",
     "large_and_small_sums",
+    "run_that_fails_on_one_rank",
 )
 
 

@@ -7,6 +7,7 @@
 #include "runtime/device/messages.h"
 #include "runtime/device/threads.h"
 #include "runtime/executor/constant_memory.h"
+#include "runtime/executor/exchanges.h"
 #include "runtime/plan/arena_planner.h"
 #include "runtime/plan/plan_check.h"
 #include "runtime/plan/shape_program.h"
@@ -41,6 +42,9 @@ Binding::Binding(const Model::Impl& model, Queue& queue, const OtherQueues& othe
   copy_states();
   for (const CommPool& pool : plan_.comm_pools)
     pools_.push_back(groups::allocate_symmetric({pool.group, plan_.device, pool.bytes, pool.plan}));
+  groups_ = exchanges_of(plan_).groups;
+  for (const std::string& group : groups_)
+    if (groups::CallCount calls = groups::calls_of(group)) calls_.push_back(std::move(calls));
   output_index_.assign(plan_.buffers.size(), 0);
   for (BufferId id = 0; id < plan_.buffers.size(); ++id)
     if (memory_of_[id] == id && plan_.buffers[id].kind == BufferKind::Output && !is_late(plan_.buffers[id].bytes))

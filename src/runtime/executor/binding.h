@@ -17,6 +17,7 @@
 #include "runtime/executor/model.h"
 #include "runtime/executor/other_queues.h"
 #include "runtime/executor/recorded_parts.h"
+#include "runtime/groups/groups.h"
 #include "runtime/groups/symmetric.h"
 #include "runtime/plan/memory_need.h"
 #include "runtime/plan/parts.h"
@@ -89,9 +90,14 @@ class Binding {
   bool is_timed() const { return seconds_ != nullptr; }
   /// Memory of a buffer that the run allocated.
   const Storage& late_memory(BufferId owner) const { return late_memory_[owner]; }
+  /// Counts the call in the groups that the plan exchanges values in.
+  void begin_call() noexcept {
+    for (const groups::CallCount& calls : calls_) calls->fetch_add(1);
+  }
   /// After a run that failed: other ranks' next exchanges would meet none of this one's.
-  void abandon_pools() noexcept {
+  void abandon_exchanges() noexcept {
     for (const auto& pool : pools_) pool->abandon();
+    for (const std::string& group : groups_) groups::abandon(group);
   }
   /// Lets go of what the run allocated.
   void release();
@@ -274,6 +280,8 @@ class Binding {
   const OtherQueues& others_;
   std::vector<Tensor> constants_;
   std::vector<std::shared_ptr<groups::SymmetricMemory>> pools_;  ///< one for each of the plan's
+  std::vector<std::string> groups_;                              ///< of the plan
+  std::vector<groups::CallCount> calls_;                         ///< of those that have one
   std::vector<BufferId> memory_of_;                              ///< for each buffer, the one whose memory it lives in
   std::vector<std::uint32_t> output_index_;                      ///< for each buffer, its place in `outputs`
   std::uint32_t output_count_ = 0;

@@ -275,6 +275,7 @@ struct Context::Impl {
     const QueueScope scope(*queue);
     const OtherQueuesScope other_scope(others);
     in_steps = false;
+    binding.begin_call();
     if (queue->runs_ahead()) binding.check_failures();
     alike = alike && binding.is_bound_alike();
     if (!alike) binding.bind(with_values(inputs));
@@ -303,7 +304,7 @@ struct Context::Impl {
 
   void clean_up() {
     groups::settle();
-    if (in_steps) binding.abandon_pools();
+    if (in_steps) binding.abandon_exchanges();
     fresh.clear();
     binding.release();
   }

@@ -97,17 +97,26 @@ class Registry {
     const std::pair key(name, to_string(device));
     if (const auto found = joined_.find(key); found != joined_.end()) return found->second;
     GroupOptions options = is_outside(name) ? options_of(outside(name)) : options_in_world(find(asked, 0, device));
+    if (is_outside(name)) options.calls = calls_.find(name)->second;
     options.name = name;
     options.backend = backend_for(name, device);
     options.device = device;
     return joined_[key] = join(options);
   }
 
+  std::vector<std::shared_ptr<ProcessGroup>> joined(std::string_view asked) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<ProcessGroup>> found;
+    for (const auto& [key, group] : joined_)
+      if (key.first == canonical(asked)) found.push_back(group);
+    return found;
+  }
+
   Meeting meet(std::string_view asked) {
     const std::lock_guard lock(mutex_);
     if (is_outside(asked)) {
       const OutsideGroup& g = outside(asked);
-      return {std::string(asked), g.rank, g.ranks, g.store, g.timeout, g.shares, true};
+      return {std::string(asked), g.rank, g.ranks, g.store, g.timeout, g.shares, true, calls_.find(asked)->second};
     }
     const std::vector<int> ranks = find(asked, 0, std::nullopt);
     reach_store();
@@ -124,6 +133,13 @@ class Registry {
       return true;
     });
     outside_.insert_or_assign(name, std::move(group));
+    calls_.insert_or_assign(name, std::make_shared<std::atomic<std::uint64_t>>(0));
+  }
+
+  CallCount calls(std::string_view name) {
+    const std::lock_guard lock(mutex_);
+    const auto found = calls_.find(name);
+    return found == calls_.end() ? nullptr : found->second;
   }
 
   void abandon() {
@@ -135,6 +151,7 @@ class Registry {
       return true;
     });
     outside_.clear();
+    calls_.clear();
   }
 
  private:
@@ -245,6 +262,7 @@ class Registry {
   std::optional<World> world_;
   std::map<std::string, std::vector<int>, std::less<>> members_;
   std::map<std::string, OutsideGroup, std::less<>> outside_;
+  std::map<std::string, CallCount, std::less<>> calls_;                                  ///< of the same
   std::map<std::pair<std::string, std::string>, std::shared_ptr<ProcessGroup>> joined_;  ///< by name and device
   std::shared_ptr<Store> store_;
   bool has_read_ = false;
@@ -287,11 +305,18 @@ void define_outside(const std::string& name, OutsideGroup group) {
   registry().define(name, std::move(group));
 }
 void abandon_outside_groups() { registry().abandon(); }
+CallCount calls_of(std::string_view name) { return registry().calls(name); }
 void require_group(std::string_view name, std::int64_t ranks, Device device) {
   registry().require(name, ranks, device);
 }
 void require_member(std::string_view name) { registry().require(name, 0, std::nullopt); }
 std::shared_ptr<ProcessGroup> group(std::string_view name, Device device) { return registry().get(name, device); }
+
+void abandon(std::string_view name) noexcept try {
+  for (const auto& group : registry().joined(name)) group->abandon();
+} catch (const std::exception&) {
+  // The store is gone, and so the other ranks will not come either.
+}
 
 Device device_of_rank(Device device) {
   constexpr std::int64_t kMany = 1 << 20;

@@ -41,7 +41,8 @@ void define_group(const std::string& name, std::vector<int> ranks);
 
 /// A group that something else in this process has made, as torch.distributed does. Its name begins with kOutside. It
 /// is defined before a program that uses it first runs, and all its ranks have compared their programs by then: the
-/// same exchanges start together on all of them, and communication buffers of one plan are one allocation.
+/// same exchanges start together on all of them, communication buffers of one plan are one allocation, and calls are
+/// counted. After an exchange that failed the ranks meet anew in their next call.
 struct OutsideGroup {
   int rank = 0;            ///< in the group
   std::vector<int> ranks;  ///< of its members among all processes
@@ -57,6 +58,8 @@ void define_outside(const std::string& name, OutsideGroup);
 /// In a process that was forked from a rank's: their threads are not here, so that they are neither used nor taken
 /// down.
 void abandon_outside_groups();
+/// That of a group from outside, for programs that are about to begin a call; null for other groups.
+CallCount calls_of(std::string_view name);
 
 /// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
 /// other process. `ranks`: how many it must have; 0: any number.
@@ -72,6 +75,7 @@ struct Meeting {
   Milliseconds timeout{};
   bool shares = true;    ///< memory, where they can
   bool by_plan = false;  ///< allocations of one plan are one
+  CallCount calls;       ///< null where nobody counts them
   int size() const { return static_cast<int>(ranks.size()); }
 };
 /// That of a group which this process is a member of. Reaches the store, and joins nothing. Throws Error as
@@ -81,6 +85,8 @@ Meeting meeting(std::string_view name);
 /// The group; joined when it is first asked for, which returns when all its ranks have come. `default` and `0`, as
 /// torch calls it, are all processes. For memory of another device than the host it is a group of its own.
 std::shared_ptr<ProcessGroup> group(std::string_view name, Device = {});
+/// A program has failed between two exchanges: ProcessGroup::abandon for what was joined by this name.
+void abandon(std::string_view name) noexcept;
 /// The device of a type that this process is to use where a program names the first: LOCAL_RANK counts the processes of
 /// a machine.
 Device device_of_rank(Device);

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "runtime/groups/next_call.h"
 #include "runtime/groups/reductions.h"
 #include "runtime/groups/stores.h"
 #include "support/error.h"
@@ -27,6 +28,9 @@ constexpr Milliseconds kRollCall{2000};
 
 /// Bytes up to which ranks combine values on their own, from those of all.
 constexpr std::size_t kSmall = 4096;
+
+/// A place of next_call.h.
+constexpr const char* kComes = "call";
 
 /// Keeps SIGPIPE from this thread, and for good from threads that it starts meanwhile. A rank that is gone is an error
 /// then and not the end of this process: Gloo writes to its sockets without asking that no signal come of it.
@@ -79,7 +83,8 @@ class Task final : public Work {
 class Lane {
  public:
   /// Does some work and returns what went wrong; empty where nothing did.
-  using CarryOut = std::function<std::string(const std::string& what, const std::function<void()>& run)>;
+  using CarryOut =
+      std::function<std::string(const std::string& what, std::uint64_t call, const std::function<void()>& run)>;
   explicit Lane(CarryOut carry_out) : carry_out_(std::move(carry_out)), thread_([this] { work(); }) {}
   /// Returns when all is done.
   ~Lane() {
@@ -93,10 +98,10 @@ class Lane {
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
-  Started add(std::string what, std::function<void()> run) {
+  Started add(std::string what, std::uint64_t call, std::function<void()> run) {
     auto task = std::make_shared<Task>();
     const std::lock_guard lock(mutex_);
-    queue_.push_back({std::move(what), std::move(run), task});
+    queue_.push_back({std::move(what), call, std::move(run), task});
     changed_.notify_all();
     return task;
   }
@@ -104,6 +109,7 @@ class Lane {
  private:
   struct Entry {
     std::string what;
+    std::uint64_t call = 0;
     std::function<void()> run;
     std::shared_ptr<Task> task;
   };
@@ -118,7 +124,7 @@ class Lane {
         entry = std::move(queue_.front());
         queue_.pop_front();
       }
-      entry.task->finish(carry_out_(entry.what, entry.run));
+      entry.task->finish(carry_out_(entry.what, entry.call, entry.run));
     }
   }
 
@@ -142,6 +148,7 @@ struct Announcement {
   std::int64_t count = 0;  ///< elements; of all_to_all nothing, since ranks have different numbers
   /// A hash of this one and all that the rank would do together with it; 0: it does it by itself. Ranks may differ.
   std::uint64_t together = 0;
+  std::uint64_t call = 0;  ///< of the program; 0: nobody counts them
   bool operator==(const Announcement&) const = default;
 };
 
@@ -155,20 +162,23 @@ std::string describe(const Announcement& a) {
   return text;
 }
 
+/// A group that an exchange cannot be tried in.
+class Unusable : public Error {
+ public:
+  using Error::Error;
+};
+
 class HostGroup final : public ProcessGroup {
  public:
   HostGroup(const GroupOptions& options, OpenTransport open)
       : options_(options),
-        store_(with_prefix(options.store, "coil/" + options.name + "/")),
+        open_(open),
+        first_store_(with_prefix(options.store, "coil/" + options.name + "/")),
+        store_(first_store_),
         rank_(options.rank),
         size_(options.size()) {
     const WithoutSigpipe quiet;  // the connections' thread and this group's begin here
-    gather_members();
-    try {
-      transport_.reset(open({rank_, size_, options.address, options.timeout}, *store_));
-    } catch (const std::exception& e) {
-      fail("rank {} cannot connect to the others of process group '{}': {}", rank_, options_.name, e.what());
-    }
+    connect();
     collectives_ = make_lane();
   }
 
@@ -205,10 +215,12 @@ class HostGroup final : public ProcessGroup {
 
   Started together(SharedKind kind, std::span<const Share> given, std::string_view reduce, bool) override {
     if (kind != SharedKind::AllGather) combination(reduce, given[0].elements.dtype);  // where there is none, now
+    const std::uint64_t call = call_now();
     return collectives_->add(
-        "", [this, kind, shares = std::vector<Share>(given.begin(), given.end()), reduce = std::string(reduce)] {
+        "", call,
+        [this, kind, call, shares = std::vector<Share>(given.begin(), given.end()), reduce = std::string(reduce)] {
           std::span<const Share> left = shares;
-          while (!left.empty()) left = left.subspan(start_some(kind, left, reduce));
+          while (!left.empty()) left = left.subspan(start_some(kind, left, reduce, call));
         });
   }
 
@@ -240,6 +252,19 @@ class HostGroup final : public ProcessGroup {
 
   Started barrier() override {
     return collective(announce(Kind::Barrier, {}), [this](std::uint32_t tag) { transport()->barrier(tag); });
+  }
+
+  void abandon() override {
+    if (!options_.calls) return;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!broken_.empty()) return pass_by(kComes, *first_store_, rank_, call_now());
+    }
+    // The run has waited for what it had started, so that no thread is in an exchange.
+    const std::string why = run_failed(rank_);
+    mark_broken(why, call_now());
+    leave(call_now(), why);
+    pass_by(kComes, *first_store_, rank_, call_now());
   }
 
   // A message is its number of bytes, then the bytes.
@@ -295,6 +320,16 @@ class HostGroup final : public ProcessGroup {
     return missing;
   }
 
+  void connect() {
+    gather_members();
+    try {
+      const std::lock_guard lock(mutex_);
+      transport_.reset(open_({rank_, size_, options_.address, options_.timeout}, *store_));
+    } catch (const std::exception& e) {
+      fail("rank {} cannot connect to the others of process group '{}': {}", rank_, options_.name, e.what());
+    }
+  }
+
   /// All ranks are there, or are named.
   void gather_members() {
     store_->set(fmt::format("joined/{}", rank_), "1");
@@ -336,12 +371,13 @@ class HostGroup final : public ProcessGroup {
   // ---- Several at once: as one, in memory where they lie behind one another ----
 
   /// All of them where every rank has the same together, else the first. Returns how many.
-  std::size_t start_some(SharedKind kind, std::span<const Share> shares, std::string_view reduce) {
+  std::size_t start_some(SharedKind kind, std::span<const Share> shares, std::string_view reduce, std::uint64_t call) {
     static constexpr Kind kAlone[] = {Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter};
     Announcement what = announce(kAlone[static_cast<std::size_t>(kind)], shares[0].elements, reduce);
     std::string counts;
     for (const Share& s : shares) counts += fmt::format("{} ", s.elements.count);
     if (shares.size() > 1) what.together = hash(counts).low | 1;
+    what.call = call;
     what.sequence = ++sequence_;
     now_ = fmt::format("{}, collective {}", describe(what), sequence_);
     const std::size_t goes = agree(what) ? shares.size() : 1;
@@ -394,7 +430,8 @@ class HostGroup final : public ProcessGroup {
   }
 
   Started collective(Announcement what, std::function<void(std::uint32_t tag)> run) {
-    return collectives_->add("", [this, what, run = std::move(run)]() mutable {
+    what.call = call_now();
+    return collectives_->add("", what.call, [this, what, run = std::move(run)]() mutable {
       what.sequence = ++sequence_;
       now_ = fmt::format("{}, collective {}", describe(what), sequence_);
       agree(what);
@@ -413,9 +450,10 @@ class HostGroup final : public ProcessGroup {
       together = std::exchange(other.together, mine.together) == mine.together && together;
       if (!(other == mine))
         fail(
-            "rank {} is in {}, but {} is in {} (collective {}); all ranks must run the same program on tensors of the "
-            "same sizes",
-            rank_, describe(mine), global(r), describe(other), other.sequence);
+            "rank {} is in {}, but {} is in {} (collective {}{}); all ranks must run the same program on tensors of "
+            "the same sizes",
+            rank_, describe(mine), global(r), describe(other), other.sequence,
+            other.call == mine.call ? "" : fmt::format(", in call {} and not {}", other.call, mine.call));
     }
     return together;
   }
@@ -434,8 +472,8 @@ class HostGroup final : public ProcessGroup {
   }
 
   std::unique_ptr<Lane> make_lane() {
-    return std::make_unique<Lane>(
-        [this](const std::string& what, const std::function<void()>& run) { return carry_out(what, run); });
+    return std::make_unique<Lane>([this](const std::string& what, std::uint64_t call,
+                                         const std::function<void()>& run) { return carry_out(what, call, run); });
   }
 
   /// Messages wait for the other rank, and for nothing else: a rank may send before it receives, as the other does.
@@ -446,7 +484,7 @@ class HostGroup final : public ProcessGroup {
       const WithoutSigpipe quiet;
       lane = make_lane();
     }
-    return lane->add(std::move(what), std::move(run));
+    return lane->add(std::move(what), call_now(), std::move(run));
   }
 
   std::shared_ptr<Transport> transport() {
@@ -455,53 +493,139 @@ class HostGroup final : public ProcessGroup {
     return transport_;
   }
 
+  std::uint64_t call_now() const { return options_.calls ? options_.calls->load() : 0; }
+
   /// What went wrong; empty where nothing did. Collectives say in `now_` what they are.
-  std::string carry_out(const std::string& what, const std::function<void()>& run) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (!broken_.empty()) return fmt::format("process group '{}' is of no use any more: {}", name(), broken_);
-    }
-    try {
-      run();
-      return {};
-    } catch (const std::exception& e) {
+  std::string carry_out(const std::string& what, std::uint64_t call, const std::function<void()>& run) try {
+    for (bool is_first = true;; is_first = false) {
+      connect_again(call);
+      std::string why;
+      try {
+        run();
+        return {};
+      } catch (const std::exception& e) {
+        why = e.what();
+      }
+      leave(call, why);
+      const RollCall roll = call_the_roll(call);
+      if (is_first && roll.left_before) {
+        // A rank failed in an earlier call, when this one had no more exchanges in it. It comes to the first one of
+        // this call as all ranks do, over new connections; nothing has been exchanged in it yet.
+        mark_broken(why, call - 1);
+        continue;
+      }
+      if (call > 0) pass_by(kComes, *first_store_, rank_, call);
+      lacks_ranks_ = !roll.missing.empty();
       const std::string text = fmt::format("{} in process group '{}' failed on rank {}: {}", what.empty() ? now_ : what,
-                                           name(), rank_, explain(e.what()));
-      const std::lock_guard lock(mutex_);
-      if (broken_.empty()) broken_ = text;
+                                           name(), rank_, explain(why, roll));
+      mark_broken(text, call);
       return text;
     }
+  } catch (const Unusable& e) {
+    return e.what();
   }
 
-  /// Closes the connections, and finds out who is left.
-  std::string explain(const std::string& why) {
+  void mark_broken(const std::string& why, std::uint64_t call) {
+    const std::lock_guard lock(mutex_);
+    if (!broken_.empty()) return;
+    broken_ = why;
+    broken_in_ = call;
+  }
+
+  /// Where an exchange of an earlier call failed, the ranks connect anew. Throws Unusable where that is not so, or
+  /// where they cannot.
+  void connect_again(std::uint64_t call) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (broken_.empty()) return;
+      if (call <= broken_in_)
+        throw Unusable(fmt::format("process group '{}' is of no use any more: {}", name(), broken_));
+      broken_in_ = call;
+    }
+    const WithoutSigpipe quiet;
+    try {
+      // Ranks that were found to be gone are not waited for another time.
+      const Milliseconds patience = lacks_ranks_ ? std::min(kRollCall, options_.timeout) : options_.timeout;
+      come_to(kComes, {*first_store_, rank_, size_, call, patience, [this](int r) { return global(r); }});
+      store_ = with_prefix(first_store_, fmt::format("call {}/", call));
+      connect();
+    } catch (const std::exception& e) {
+      pass_by(kComes, *first_store_, rank_, call);
+      throw Unusable(fmt::format("after an exchange that failed ({}): {}", broken_, e.what()));
+    }
+    sequence_ = 0;
+    lacks_ranks_ = false;
+    const std::lock_guard lock(mutex_);
+    broken_.clear();
+  }
+
+  /// Closes the connections. The others find in the store in which call, and why.
+  void leave(std::uint64_t call, const std::string& why) {
     {
       const std::lock_guard lock(mutex_);
       transport_.reset();
     }
     try {
-      const std::string mine = fmt::format("left/{}", rank_);
-      store_->set(mine, why);
-      store_->get(mine, kRollCall);  // throws where the store is gone
-      const std::vector<std::string> gone = without("left", std::min(kRollCall, options_.timeout));
-      if (gone.empty()) return why;
-      return fmt::format("{} {} gone, or more than {} s late ({})", fmt::join(gone, ", "),
-                         gone.size() == 1 ? "is" : "are", seconds(), why);
-    } catch (const std::exception& e) {
-      return fmt::format("{}; the process that holds the group's store is gone too ({})", why, e.what());
+      store_->set(fmt::format("left/{}", rank_), fmt::format("{} {}", call, why));
+    } catch (const std::exception&) {
+      // Whoever looks for it finds that the store is gone.
     }
   }
 
+  /// What the store says of the ranks after an exchange has failed.
+  struct RollCall {
+    std::vector<std::string> missing;  ///< they have not left the group
+    std::string cause;                 ///< a run that has failed; the others lost their connections to it
+    bool left_before = false;          ///< some rank did, in an earlier call
+    std::string store;                 ///< why it cannot be asked
+  };
+
+  RollCall call_the_roll(std::uint64_t call) {
+    RollCall roll;
+    const auto deadline = std::chrono::steady_clock::now() + std::min(kRollCall, options_.timeout);
+    const auto said = [&](int rank) {
+      const auto left = std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+      return store_->get(fmt::format("left/{}", rank), std::max(left, Milliseconds{1}));
+    };
+    try {
+      said(rank_);
+    } catch (const std::exception& e) {
+      roll.store = e.what();
+      return roll;
+    }
+    for (int r = 0; r < size_; ++r) try {
+        const std::string theirs = said(r);
+        if (std::stoull(theirs) < call) roll.left_before = true;
+        if (theirs.ends_with(run_failed(r))) roll.cause = run_failed(r);
+      } catch (const std::exception&) {
+        roll.missing.push_back(global(r));
+      }
+    return roll;
+  }
+
+  static std::string run_failed(int rank) { return fmt::format("a run on rank {} has failed", rank); }
+
+  std::string explain(const std::string& why, const RollCall& roll) const {
+    if (!roll.store.empty())
+      return fmt::format("{}; the process that holds the group's store is gone too ({})", why, roll.store);
+    if (roll.missing.empty()) return roll.cause.empty() ? why : roll.cause;
+    return fmt::format("{} {} gone, or more than {} s late ({})", fmt::join(roll.missing, ", "),
+                       roll.missing.size() == 1 ? "is" : "are", seconds(), why);
+  }
+
   GroupOptions options_;
-  std::shared_ptr<Store> store_;
+  OpenTransport open_;
+  std::shared_ptr<Store> first_store_, store_;  ///< of the group, of these connections
   int rank_, size_;
   // Of the thread that carries out collectives.
   std::uint64_t sequence_ = 0;
+  bool lacks_ranks_ = false;  ///< some did not say anything after an exchange that failed
   std::string now_;
   // Shared with the lanes' threads.
   std::mutex mutex_;
   std::shared_ptr<Transport> transport_;
   std::string broken_;
+  std::uint64_t broken_in_ = 0;  ///< the call
   std::unique_ptr<Lane> collectives_;
   std::map<MessageKey, std::unique_ptr<Lane>> messages_;
 };

@@ -4,6 +4,7 @@
 // same order, with the same sizes. Memory that is given stays as it is until then, and nobody reads what will be
 // written. What goes wrong is an Error on every rank that is left: it names the exchange and the rank.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +73,9 @@ class ProcessGroup {
   virtual Started send(const void* data, Elements, int to, std::uint32_t tag = 0) = 0;
   virtual Started receive(void* data, Elements, int from, std::uint32_t tag = 0) = 0;
   virtual Started barrier() = 0;
+  /// This rank's program has failed: it comes to no more exchanges of this call, which the others are told. Where calls
+  /// are counted the ranks meet anew in the next one.
+  virtual void abandon() {}
 
   /// Before a call site starts collectives for the first time: whether all ranks start the same ones together there.
   /// `together`: a hash of what it starts at once; 0: it starts one by itself.
@@ -80,6 +84,10 @@ class ProcessGroup {
   /// have them together, else one after the other as if each had been called by itself.
   virtual Started together(SharedKind, std::span<const Share>, std::string_view reduce, bool agreed) = 0;
 };
+
+/// How many calls of programs that exchange values in a group this process has begun. Ranks whose programs are alike
+/// are in the same call whenever they exchange something.
+using CallCount = std::shared_ptr<std::atomic<std::uint64_t>>;
 
 /// What a group is made of. `ranks` are the members' ranks among all processes, in the order of their ranks in the
 /// group.
@@ -93,6 +101,7 @@ struct GroupOptions {
   std::string address;  ///< of this machine
   Milliseconds timeout{};
   bool agreed = false;  ///< the ranks have found that their programs start the same exchanges together
+  CallCount calls;      ///< null where nobody counts them: an exchange that fails is then the group's last one
   int size() const { return static_cast<int>(ranks.size()); }
 };
 

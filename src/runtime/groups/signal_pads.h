@@ -17,7 +17,8 @@ std::size_t pad_bytes();
 
 class SignalPads {
  public:
-  /// `own` is this rank's, `peers` those of all ranks, mapped (null in this rank's place).
+  /// `own` is this rank's, `peers` those of all ranks, mapped (null in this rank's place). The meeting's store is this
+  /// memory's.
   SignalPads(Meeting, std::unique_ptr<Segment> own, std::vector<std::unique_ptr<Segment>> peers);
   /// Tells the others that this rank comes to no barrier any more.
   ~SignalPads();
@@ -33,8 +34,15 @@ class SignalPads {
  private:
   struct Pad;
   Pad& pad(int rank) const;
-  void wait_for(int rank, std::uint32_t turn, const Doing&);
+  std::uint64_t call() const { return meeting_.calls ? meeting_.calls->load() : 0; }
+  /// False where another rank has failed in an earlier call, so that the ranks are to meet anew.
+  bool pass(const Doing&);
+  bool wait_for(int rank, std::uint32_t turn, const Doing&);
   void compare(int rank, std::uint32_t turn, const Doing&);
+  /// In the next call after one that failed on this rank or another: returns when all ranks are here, and the pads as
+  /// new.
+  void meet_again(const Doing&);
+  void mark_failed() noexcept;
   bool has_come(int rank, std::uint32_t turn) const;
   std::string name_of(int rank) const;
   [[noreturn]] void give_up(const Doing&, const std::string& why);
@@ -44,8 +52,9 @@ class SignalPads {
   std::vector<std::unique_ptr<Segment>> peers_;
   std::vector<std::unique_ptr<PeerProcess>> processes_;
   std::uint32_t turn_ = 0;
-  std::string broken_;
-  bool is_abandoned_ = false;
+  std::string broken_;  ///< what failed, in the call `broken_in_`
+  std::uint64_t broken_in_ = 0;
+  bool is_abandoned_ = false;  ///< the same where it was the run
 };
 
 }  // namespace coil::runtime::groups

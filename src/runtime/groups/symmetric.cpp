@@ -176,7 +176,9 @@ class Allocation final : public SymmetricMemory {
       if (!theirs.empty()) return theirs;
     own_->mapped_by_all();
     own_pad_->mapped_by_all();
-    pads_ = std::make_unique<SignalPads>(meeting_, std::move(own_pad_), std::move(pads));
+    Meeting at_pads = meeting_;
+    at_pads.store = store_;
+    pads_ = std::make_unique<SignalPads>(std::move(at_pads), std::move(own_pad_), std::move(pads));
     return {};
   }
 

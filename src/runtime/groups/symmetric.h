@@ -36,12 +36,13 @@ class SymmetricMemory {
   virtual std::byte* at(int rank) const = 0;
   std::byte* data() const { return at(rank()); }
   /// Returns when all ranks have come to it: what they wrote before can be read then. Throws Error naming the rank that
-  /// is gone, late, or about to do something else; the memory is of no more use then, on any rank.
+  /// is gone, late, or about to do something else; the memory is of no more use then, on any rank, for the rest of the
+  /// call, and for good where calls are not counted (groups.h).
   virtual void barrier(const Doing&) = 0;
   /// The word to which kernels write which rank does not come; null where there are no such kernels.
   virtual const std::int64_t* failure() const { return nullptr; }
   /// This rank's run has failed between two exchanges, so that its next one would meet the others' at another place:
-  /// the memory is of no more use, on any rank.
+  /// the memory is of no more use in this call, on any rank, as after a barrier that failed.
   virtual void abandon() noexcept = 0;
 };
 
