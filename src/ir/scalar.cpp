@@ -375,6 +375,9 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
   if (o == ScalarOp::Where) {
     COIL_CHECK(a->dtype == DType::Bool && b->dtype == c->dtype, "operands of where: {}, {}, {}", short_name(a->dtype),
                short_name(b->dtype), short_name(c->dtype));
+    // What a choice by the same condition would not take is never seen.
+    while (b->op == ScalarOp::Where && b->args[0] == a) b = b->args[1];
+    while (c->op == ScalarOp::Where && c->args[0] == a) c = c->args[2];
     if (b == c || is_true(a)) return b;
     if (is_false(a)) return c;
     return intern({.op = o, .dtype = b->dtype, .args = {a, b, c}});

@@ -238,8 +238,10 @@ class Printer {
   Local where_read(Scalar load, Local value);
   Local raw_load(Scalar n);
   Local keep_raw(Scalar n, const std::string& value);
-  /// A choice between two ways to load, by a condition at run time.
-  Local either(Scalar n, const std::string& condition, const std::string& whole, const std::string& lane);
+  /// A load of a whole vector where a condition holds at run time, else zeros where no lane is in the mask, else lane
+  /// by lane.
+  Local either(Scalar n, const std::string& condition, const std::string& whole, const std::string& mask,
+               const std::string& lane);
   /// Loads the lanes that a vector of indices names: by one load and a permutation if they lie close together, else one
   /// by one.
   std::optional<Local> window_load(Scalar n, const std::vector<Local>& args);

@@ -220,7 +220,7 @@ Printer::Local Printer::raw_load(Scalar n) {
     const Expr reach = *step * ((tail_ ? env().loop_var("n") : Expr(lanes_)) - 1);
     const std::string at = text(index, indirect);
     return either(n, fmt::format("{0} >= 0 && {0} < {1}", at, text(length - reach)),
-                  whole_vector(dtype, fmt::format("{} + {}", p, at), linear->coefficient), one);
+                  whole_vector(dtype, fmt::format("{} + {}", p, at), linear->coefficient), mask.name, one);
   }
   if (indirect_varies && !n->mask)
     if (auto value = window_load(n, args)) return *value;
@@ -235,10 +235,12 @@ Printer::Local Printer::keep_raw(Scalar n, const std::string& value) {
 }
 
 Printer::Local Printer::either(Scalar n, const std::string& condition, const std::string& whole,
-                               const std::string& lane) {
+                               const std::string& mask, const std::string& lane) {
   const std::string value = fresh();
   line(fmt::format("{} {};", vector_type(n->dtype), value));
   line(fmt::format("if ({}) {} = {};", condition, value, whole));
+  line(fmt::format("else if (!c_hany({})) {} = c_splat_{}v(({})0);", mask, value, short_name(n->dtype),
+                   scalar_type(n->dtype)));
   line("else {");
   ++indent_;
   const std::string lanes = lanes_of(n->dtype, lane);

@@ -8,6 +8,7 @@
 #include "library_ops/fourier.h"
 #include "runtime/device/library.h"
 #include "runtime/device/threads.h"
+#include "runtime/ops/by_element_type.h"
 #include "runtime/ops/fourier/transform.h"
 #include "support/error.h"
 
@@ -31,10 +32,20 @@ class Sequences {
   std::int64_t points() const { return points_; }
   std::int64_t count() const { return numel(sizes_); }
   bool is_like(const Sequences& other) const { return sizes_ == other.sizes_; }
+  /// How many lie side by side, so that a point of several of them is read or written at once; 0 where their own points
+  /// do, or nothing does.
+  std::int64_t side_by_side() const {
+    return step_ != 1 && !strides_.empty() && strides_.back() == 1 ? sizes_.back() : 0;
+  }
 
   /// Some of them, from `first` on, whose starts are written to `starts`.
   Places places(std::int64_t first, std::int64_t count, std::int64_t* starts) const {
-    for (std::int64_t i = 0; i < count; ++i) starts[i] = start(first + i);
+    for (std::int64_t i = 0; i < count;) {
+      const std::int64_t innermost = sizes_.empty() ? 1 : sizes_.back(), step = sizes_.empty() ? 0 : strides_.back(),
+                         run = std::min(count - i, innermost - (first + i) % innermost);
+      const std::int64_t begin = start(first + i);
+      for (std::int64_t k = 0; k < run; ++k) starts[i++] = begin + k * step;
+    }
     return {starts, count, step_};
   }
 
@@ -72,8 +83,12 @@ class FourierOf : public LibraryOp {
     if (length < 1) fail("{} of {} points: there is nothing to be transformed", name_, length);
     if (!fits()) fail("{}: operands and results have sizes that do not fit along dimension {}", name_, dim_);
     if (!transform_ || transform_->length() != length) transform_.emplace(length, kernels_);
-    const std::int64_t per_block = kernels_.lanes * (in_pairs() ? 2 : 1);
-    blocks_ = (from_[0].count() + per_block - 1) / per_block;
+    run_ = from_[0].count();
+    for (const auto* list : {&from_, &to_})
+      for (const Sequences& s : *list)
+        if (s.side_by_side() >= kernels_.lanes) run_ = s.side_by_side();
+    ranges_ = run_ == 0 ? 0 : from_[0].count() / run_ * ranges_of_run();
+    blocks_ = in_pairs() ? (ranges_ + 1) / 2 : ranges_;
     constexpr std::int64_t kPointsOfThread = 4096;
     workers_ = std::max(1, chunk_count(blocks_, 1 + kPointsOfThread / (length * kernels_.lanes), thread_count()));
   }
@@ -101,13 +116,14 @@ class FourierOf : public LibraryOp {
   virtual void block(std::int64_t index, std::span<const void* const> inputs, std::span<void* const> outputs, Pair<T> x,
                      Pair<T> other) const = 0;
 
-  /// As many sequences as there are lanes, or fewer at the end.
+  /// As many sequences as there are lanes, or fewer at the end of a run; none behind the last range.
   struct Range {
     std::int64_t first, count;
   };
   Range range(std::int64_t index) const {
-    const std::int64_t first = std::min(index * kernels_.lanes, from_[0].count());
-    return {first, std::min(kernels_.lanes, from_[0].count() - first)};
+    if (index >= ranges_) return {from_[0].count(), 0};
+    const std::int64_t in_run = index % ranges_of_run() * kernels_.lanes;
+    return {index / ranges_of_run() * run_ + in_run, std::min(kernels_.lanes, run_ - in_run)};
   }
   void gather(std::size_t operand, Range range, std::span<const void* const> inputs, T* to) const {
     std::array<std::int64_t, fourier::kMostLanes> starts{};
@@ -134,8 +150,11 @@ class FourierOf : public LibraryOp {
   /// Elements of an array of vectors. The half of a transform is a point longer than half of it.
   std::int64_t array() const { return std::max<std::int64_t>(transform_->room(), 2) * kernels_.lanes; }
 
+  std::int64_t ranges_of_run() const { return (run_ + kernels_.lanes - 1) / kernels_.lanes; }
+
   std::size_t dim_;
-  std::int64_t blocks_ = 0;
+  std::int64_t run_ = 0;  ///< sequences that ranges do not go beyond: those side by side, or all
+  std::int64_t ranges_ = 0, blocks_ = 0;
   int workers_ = 1;
 };
 
@@ -219,31 +238,8 @@ class FourierToReal final : public FourierOf<T> {
   }
 };
 
-/// In the type of the first operand.
-template <template <class> class Op>
-class InItsType final : public LibraryOp {
- public:
-  explicit InItsType(const Attributes& attributes) : attributes_(attributes) {}
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    const DType type = inputs[0].dtype;
-    if (type != DType::F32 && type != DType::F64)
-      fail("Fourier transforms take float and double, not {}", torch_name(type));
-    if (!op_ && type == DType::F32) op_ = std::make_unique<Op<float>>(attributes_);
-    if (!op_) op_ = std::make_unique<Op<double>>(attributes_);
-    op_->prepare(inputs, outputs);
-  }
-  std::size_t workspace_bytes() const override { return op_->workspace_bytes(); }
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    op_->run(inputs, outputs, workspace);
-  }
-
- private:
-  Attributes attributes_;
-  std::unique_ptr<LibraryOp> op_;
-};
-
-const DefineLibraryOps kFourier({{library_ops::fourier::kName, call_site<InItsType<Fourier>>},
-                                 {library_ops::fourier::kToRealName, call_site<InItsType<FourierToReal>>}});
+const DefineLibraryOps kFourier({{library_ops::fourier::kName, call_site<ByElementType<Fourier>>},
+                                 {library_ops::fourier::kToRealName, call_site<ByElementType<FourierToReal>>}});
 
 }  // namespace
 }  // namespace coil::runtime

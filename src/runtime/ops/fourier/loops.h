@@ -172,9 +172,9 @@ void exchange(Vector<T>& a, Vector<T>& b, Indices<kAt...>) {
   a = upper;
 }
 
-/// As many vectors as each has lanes, turned over.
+/// As many vectors as each has lanes, turned over; inlined, so that they stay in registers.
 template <class T, int kDistance = kLanes<T> / 2>
-void transpose(Vector<T> (&x)[kLanes<T>]) {
+[[gnu::always_inline]] inline void transpose(Vector<T> (&x)[kLanes<T>]) {
   if constexpr (kDistance > 0) {
     for (int i = 0; i < kLanes<T>; ++i)
       if (!(i & kDistance)) exchange<T, kDistance>(x[i], x[i + kDistance], typename UpTo<kLanes<T>>::Type{});
@@ -190,9 +190,10 @@ bool are_neighbours(const Places& places) {
 
 template <class T>
 void gather_points(const T* from, const Places& places, std::int64_t begin, std::int64_t end, T* to) {
-  for (std::int64_t k = begin; k < end; ++k)
-    for (std::int64_t i = 0; i < kLanes<T>; ++i)
-      to[k * kLanes<T> + i] = i < places.count ? from[places.starts[i] + k * places.step] : T(0);
+  for (std::int64_t k = begin; k < end; ++k) {
+    store(to + k * kLanes<T>, Vector<T>{});
+    for (std::int64_t i = 0; i < places.count; ++i) to[k * kLanes<T> + i] = from[places.starts[i] + k * places.step];
+  }
 }
 
 template <class T>

@@ -9,6 +9,7 @@
 
 #include "runtime/device/library.h"
 #include "runtime/device/threads.h"
+#include "runtime/ops/by_element_type.h"
 #include "runtime/ops/lapack/lapack.h"
 #include "support/error.h"
 
@@ -178,32 +179,6 @@ class MatrixBatch : public LibraryOp {
   std::size_t bytes_ = 0;
   std::int64_t items_ = 0;
   int workers_ = 1;
-};
-
-/// The operation for float or double, as input `kDecides` is.
-template <template <class> class Op, std::size_t kDecides = 0>
-class ByElementType : public LibraryOp {
- public:
-  explicit ByElementType(const Attributes& attributes) : attributes_(attributes) {}
-
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    const DType type = inputs.size() > kDecides ? inputs[kDecides].dtype : DType::I64;
-    if (type == DType::F32)
-      op_ = std::make_unique<Op<float>>(attributes_);
-    else if (type == DType::F64)
-      op_ = std::make_unique<Op<double>>(attributes_);
-    else
-      fail("operations on matrices take float and double, not {}", torch_name(type));
-    op_->prepare(inputs, outputs);
-  }
-  std::size_t workspace_bytes() const override { return op_->workspace_bytes(); }
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    op_->run(inputs, outputs, workspace);
-  }
-
- private:
-  Attributes attributes_;
-  std::unique_ptr<LibraryOp> op_;
 };
 
 /// The best size of a work array, as LAPACK told it in the array's first element.
