@@ -49,15 +49,15 @@ TEST_F(IrTest, FoldsOnlyWhatIsExact) {
   EXPECT_EQ(pool.op(ScalarOp::Add, pool.constant_int(DType::U8, 200), pool.constant_int(DType::U8, 100)),
             pool.constant_int(DType::U8, 44));
   EXPECT_EQ(pool.op(ScalarOp::Where, pool.op(ScalarOp::Lt, i(1), i(2)), x, f(0)), x);
+  const Scalar below = pool.op(ScalarOp::Lt, x, f(3)), y = pool.op(ScalarOp::Neg, x);
+  const Scalar inner = pool.op(ScalarOp::Where, below, x, y);
+  EXPECT_EQ(pool.op(ScalarOp::Where, below, inner, f(0)), pool.op(ScalarOp::Where, below, x, f(0)));
+  EXPECT_EQ(pool.op(ScalarOp::Where, below, f(0), inner), pool.op(ScalarOp::Where, below, f(0), y));
 }
 
 TEST_F(IrTest, FoldsCastsOfConstants) {
   Scalar x = pool.load(0, DType::F32, {graph.ivar(0)}), one = pool.constant(DType::F32, 1.5);
   EXPECT_EQ(pool.op(ScalarOp::Where, pool.op(ScalarOp::Not, pool.cast(one, DType::Bool)), one, x), x);
-  const Scalar below = pool.op(ScalarOp::Lt, x, f(3)), y = pool.op(ScalarOp::Neg, x);
-  const Scalar inner = pool.op(ScalarOp::Where, below, x, y);
-  EXPECT_EQ(pool.op(ScalarOp::Where, below, inner, f(0)), pool.op(ScalarOp::Where, below, x, f(0)));
-  EXPECT_EQ(pool.op(ScalarOp::Where, below, f(0), inner), pool.op(ScalarOp::Where, below, f(0), y));
   EXPECT_EQ(pool.cast(pool.constant(DType::F64, NAN), DType::Bool), pool.constant_int(DType::Bool, 1));
   EXPECT_EQ(pool.cast(pool.constant(DType::F64, -3.7), DType::I64), pool.constant_int(DType::I64, -3));
   // What no integer of the type is, the processor decides.
