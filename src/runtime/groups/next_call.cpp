@@ -13,7 +13,8 @@ constexpr Milliseconds kLongestLook{20};
 
 std::string call_key(const std::string& word, int rank) { return fmt::format("{}/{}", word, rank); }
 
-// What the store has of a rank: an even number where it has come to a call, the odd one behind it where it has passed it.
+// What the store has of a rank: an even number where it has come to a call, the odd one behind it where it has passed
+// it.
 std::uint64_t come(std::uint64_t call) { return 2 * call; }
 std::uint64_t passed(std::uint64_t call) { return 2 * call + 1; }
 
