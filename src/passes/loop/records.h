@@ -41,7 +41,7 @@ inline bool takes_winograd(const target::Target& target, const Settings& setting
 
 /// Its products are by panels, for which weights are packed.
 inline bool takes_winograd_in_slices(const target::Target& target, const Settings& settings) {
-  return target.has(target::Feature::PackedWeights) && target.arch.starts_with("avx512") && settings.pack_weights;
+  return target.has(target::Feature::PackedWeights) && target.arch.starts_with("avx") && settings.pack_weights;
 }
 
 inline constexpr LoopPass kCopyBetweenDevices{

@@ -9,8 +9,8 @@
 // has the convolution computed another way then (runtime/ops/winograd.cpp), and the loop back takes its results as they
 // are.
 //
-// Where the target has panels and tiles are many, the convolution stays one call, which takes tiles to their terms and
-// back in slices (runtime/ops/panel/winograd.h), and holds no term of others.
+// Where weights are packed in panels and tiles are many, the convolution stays one call, which takes tiles to their
+// terms and back in slices (runtime/ops/panel/winograd.h), and holds no term of others.
 #pragma once
 #include "ir/ir.h"
 

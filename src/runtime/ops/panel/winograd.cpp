@@ -26,33 +26,36 @@ std::int64_t whole_vectors(std::int64_t floats) { return (floats + kFloats - 1) 
 /// An odd number of cache lines: what lies a power of two apart shares few sets of a cache.
 std::int64_t odd_lines(std::int64_t floats) { return (whole_vectors(floats) / kFloats | 1) * kFloats; }
 
+std::string form_of(std::int64_t tile) { return fmt::format("winograd:{}:", tile); }
+
 /// Sizes of a convolution, and how its weight lies: term after term, each in panels of results.
 struct FilteredShape {
   const Transforms& transforms;
   std::int64_t channels, results, width, panels;
 
-  FilteredShape(const ConvolutionProblem& p, std::int64_t tile)
+  FilteredShape(const ConvolutionProblem& p, std::int64_t tile, std::int64_t width)
       : transforms(winograd::transforms(tile)),
         channels(p.weight.sizes[1]),
         results(p.weight.sizes[0]),
-        width(std::min<std::int64_t>(whole_vectors(results), kWidestPanel)),
+        width(width),
         panels((results + width - 1) / width) {}
 
   std::int64_t panel_floats() const { return channels * width; }
   std::size_t bytes() const {
     return static_cast<std::size_t>(transforms.terms()) * packed_bytes(DType::F32, results, channels, width);
   }
-  std::string form() const { return fmt::format("winograd:{}:{}", transforms.tile, packed_form(DType::F32, width)); }
+  std::string form() const { return form_of(transforms.tile) + packed_form(DType::F32, width); }
   /// Columns of a panel that the weight has.
   std::int64_t columns(std::int64_t panel) const { return std::min(width, results - panel * width); }
-  int vectors(std::int64_t panel) const { return static_cast<int>(whole_vectors(columns(panel)) / kFloats); }
 };
 
 const WinogradKernels& transforms_of_this_machine() {
 #ifdef __x86_64__
-  if (machine_runs("avx512")) return kWinogradAvx512;
+  static const bool widest = machine_runs("avx512"), wide = machine_runs("avx2");
+  if (widest) return kWinogradAvx512;
+  if (wide) return kWinogradAvx2;
 #endif
-  fail("this machine cannot use a weight packed for AVX-512; compile the model for it");
+  fail("this machine cannot use a weight packed for vectors that it does not have; compile the model for it");
 }
 
 struct Tile {
@@ -61,9 +64,9 @@ struct Tile {
 
 class Winograd : public ConvolutionCall {
  public:
-  Winograd(const ConvolutionProblem& p, std::int64_t tile)
+  Winograd(const ConvolutionProblem& p, std::int64_t tile, std::int64_t width)
       : ConvolutionCall(p, channels_last(DType::F32, p.y.sizes)),
-        s_(p, tile),
+        s_(p, tile, width),
         tile_(tile),
         square_(s_.transforms.square),
         padding_{p.padding[0], p.padding[1]},
@@ -82,6 +85,10 @@ class Winograd : public ConvolutionCall {
 
   Points points() const { return {points_.data(), static_cast<int>(points_.size())}; }
   std::int64_t terms() const { return s_.transforms.terms(); }
+  /// Of this machine's, to hold a panel's columns.
+  int vectors_of(std::int64_t panel) const {
+    return static_cast<int>((s_.columns(panel) + kernels_.lanes - 1) / kernels_.lanes);
+  }
 
   /// As many tiles as have their terms in the second-level cache, and in a fourth of what the call reads and writes,
   /// but no fewer than multiply a panel at the processor's speed: six rows where the weight stays in that cache too.
@@ -98,7 +105,7 @@ class Winograd : public ConvolutionCall {
     most_tiles_ = std::clamp<std::int64_t>((tiles + threads - 1) / threads, 1, fit);
     v_step_ = odd_lines(most_tiles_ * v_row_);
     m_step_ = odd_lines(most_tiles_ * m_row_);
-    divide_among_threads(tiles, multiplications, terms() * (v_step_ + m_step_) + kRun * tile_ * tile_ * kWidestPanel);
+    divide_among_threads(tiles, multiplications, terms() * (v_step_ + m_step_) + kRun * tile_ * tile_ * kernels_.width);
   }
 
   Tile tile_at(std::int64_t index) const {
@@ -177,7 +184,7 @@ class Winograd : public ConvolutionCall {
   void multiply_panel(std::int64_t count, std::int64_t panel, const float* weight, const float* next, const float* v,
                       float* m) const {
     const Kernels& k = kernels_;
-    const int vectors = s_.vectors(panel);
+    const int vectors = vectors_of(panel);
     const std::int64_t strips = (count + k.rows[vectors] - 1) / k.rows[vectors],
                        stretches = std::max<std::int64_t>(1, (s_.channels + k.depth - 1) / k.depth);
     Ahead ahead(next, s_.panel_floats(), strips * std::max<std::int64_t>(1, s_.channels / 4));
@@ -210,7 +217,7 @@ class Winograd : public ConvolutionCall {
       const SquareOut out{.points = points(),
                           .from = s.m + (first + t) * m_row_ + panel * s_.width,
                           .term_step = m_step_,
-                          .vectors = s_.vectors(panel),
+                          .vectors = vectors_of(panel),
                           .to = to,
                           .line_step = line_step,
                           .place_step = kernels_.width};
@@ -256,7 +263,7 @@ class Winograd : public ConvolutionCall {
                          .panel_step = s_.width,
                          .k = depth,
                          .sum = to + a * line_step,
-                         .vectors = s_.vectors(panel),
+                         .vectors = vectors_of(panel),
                          .rows = static_cast<int>(tile_)});
   }
 
@@ -328,15 +335,18 @@ std::unique_ptr<PreparedCall> make_winograd(const ConvolutionProblem& p) {
   if (!p.packed_desc.starts_with("winograd:")) return nullptr;
   if (!is_filtered(p)) fail("a weight packed for Winograd's filtering is given to another convolution");
   for (const Transforms& t : winograd::all_transforms())
-    if (const FilteredShape s(p, t.tile); s.form() == p.packed_desc && p.packed_bytes >= s.bytes())
-      return std::make_unique<Winograd>(p, t.tile);
+    if (const std::string form = form_of(t.tile); p.packed_desc.starts_with(form)) {
+      const FilteredShape s(p, t.tile, width_of_form(std::string_view(p.packed_desc).substr(form.size())));
+      if (s.form() == p.packed_desc && p.packed_bytes >= s.bytes())
+        return std::make_unique<Winograd>(p, t.tile, s.width);
+    }
   fail("a packed weight does not have the form that its description says");
 }
 
 std::optional<Packed> pack_winograd(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
-  if (!p.winograd_tile || !isa.starts_with("avx512") || !is_filtered(p) || weight.dtype != DType::F32)
-    return std::nullopt;
-  const FilteredShape s(p, *p.winograd_tile);
+  const std::int64_t widest = widest_panel(isa);
+  if (!p.winograd_tile || widest == 0 || !is_filtered(p) || weight.dtype != DType::F32) return std::nullopt;
+  const FilteredShape s(p, *p.winograd_tile, panel_width(p.weight.sizes[0], widest));
   const Tensor terms = transformed_weight(weight, s.transforms);
   Packed packed;
   packed.attributes["packed_desc"] = s.form();

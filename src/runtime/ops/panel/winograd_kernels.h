@@ -1,5 +1,5 @@
 // The transforms of Winograd's minimal filtering around products by panels (runtime/ops/panel/winograd.h), in vectors
-// of AVX-512. Like kernels.h, this header includes nothing with inline functions.
+// of AVX-512 and of AVX2. Like kernels.h, this header includes nothing with inline functions.
 #pragma once
 #include <cstdint>
 
@@ -39,6 +39,6 @@ struct WinogradKernels {
   bool (*out)(const SquareOut&);  ///< whether all results are finite
 };
 
-extern const WinogradKernels kWinogradAvx512;  ///< on x86-64 alone
+extern const WinogradKernels kWinogradAvx512, kWinogradAvx2;  ///< on x86-64 alone
 
 }  // namespace coil::runtime::panels

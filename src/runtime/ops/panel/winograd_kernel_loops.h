@@ -1,21 +1,10 @@
-#ifdef __AVX512F__
-#include "runtime/ops/panel/winograd_kernels.h"
-
-#include <immintrin.h>
-
+// The transforms of winograd_kernels.h, for the file that includes this: it gives, before, what differs between
+// instruction sets (Vector, Lanes, and the functions of namespace coil::runtime::panels that winograd_kernels_avx2.cpp
+// lists).
 #include <cstdint>
-
-#ifdef __clang__
-#define COIL_UNROLL _Pragma("unroll")
-#else
-#define COIL_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 namespace coil::runtime::panels {
 namespace {
-
-typedef float Vector __attribute__((vector_size(64)));
-constexpr int kLanes = 16;
 
 /// The points and their powers, in registers.
 template <int kPairs>
@@ -71,9 +60,9 @@ bool transform_in(const SquareIn& s) {
   constexpr int n = 2 * kPairs + 2;
   constexpr float kMost = 1e24f;  // of a sum of squares
   const Powers<kPairs> powers(s.points);
-  __mmask16 lost = 0;
+  Lanes lost{};
   for (std::int64_t c = 0; c < s.channels; c += kLanes) {
-    const auto there = static_cast<__mmask16>(s.channels - c < kLanes ? (1u << (s.channels - c)) - 1 : 0xffffu);
+    const Lanes there = first_lanes(s.channels - c < kLanes ? static_cast<int>(s.channels - c) : kLanes);
     Vector half[n][n];  // column by column of Bt d
     COIL_UNROLL
     for (int j = 0; j < n; ++j) {
@@ -81,13 +70,13 @@ bool transform_in(const SquareIn& s) {
       COIL_UNROLL
       for (int i = 0; i < n; ++i)
         column[i] = kInside || ((s.lines >> i & s.places >> j) & 1u)
-                        ? (Vector)_mm512_maskz_loadu_ps(there, s.from + i * s.line_step + j * s.place_step + c)
+                        ? load_lanes(s.from + i * s.line_step + j * s.place_step + c, there)
                         : Vector{};
       to_terms(powers, column, half[j]);
       Vector squares = column[0] * column[0];
       COIL_UNROLL
       for (int i = 1; i < n; ++i) squares += column[i] * column[i];
-      lost |= _mm512_cmp_ps_mask((__m512)squares, _mm512_set1_ps(kMost), _CMP_NLE_UQ);
+      lost |= not_below(squares, kMost);
     }
     COIL_UNROLL
     for (int i = 0; i < n; ++i) {
@@ -96,10 +85,10 @@ bool transform_in(const SquareIn& s) {
       for (int j = 0; j < n; ++j) row[j] = half[j][i];
       to_terms(powers, row, terms);
       COIL_UNROLL
-      for (int j = 0; j < n; ++j) _mm512_storeu_ps(s.to + (n * i + j) * s.term_step + c, (__m512)terms[j]);
+      for (int j = 0; j < n; ++j) store_vector(s.to + (n * i + j) * s.term_step + c, terms[j]);
     }
   }
-  return lost == 0;
+  return !any(lost);
 }
 
 template <int kPairs>
@@ -111,16 +100,15 @@ bool transform_in_any(const SquareIn& s) {
 template <int kPairs>
 bool transform_out(const SquareOut& s) {
   constexpr int n = 2 * kPairs + 2, tile = 2 * kPairs;
-  constexpr int kNotFinite = 0x99;  // quiet and signalling NaN, both infinities
   const Powers<kPairs> powers(s.points);
-  __mmask16 lost = 0;
+  Lanes lost{};
   for (int at = 0; at < s.vectors * kLanes; at += kLanes) {
     Vector half[n][tile];  // column by column of At m
     COIL_UNROLL
     for (int j = 0; j < n; ++j) {
       Vector column[n];
       COIL_UNROLL
-      for (int i = 0; i < n; ++i) column[i] = (Vector)_mm512_loadu_ps(s.from + (n * i + j) * s.term_step + at);
+      for (int i = 0; i < n; ++i) column[i] = load_vector(s.from + (n * i + j) * s.term_step + at);
       to_results(powers, column, half[j]);
     }
     COIL_UNROLL
@@ -131,21 +119,18 @@ bool transform_out(const SquareOut& s) {
       to_results(powers, row, results);
       COIL_UNROLL
       for (int b = 0; b < tile; ++b) {
-        const auto y = (__m512)results[b];
-        lost |= _mm512_fpclass_ps_mask(y, kNotFinite);
-        _mm512_storeu_ps(s.to + a * s.line_step + b * s.place_step + at, y);
+        lost |= not_finite(results[b]);
+        store_vector(s.to + a * s.line_step + b * s.place_step + at, results[b]);
       }
     }
   }
-  return lost == 0;
+  return !any(lost);
 }
 
 bool in(const SquareIn& s) { return s.points.pairs == 1 ? transform_in_any<1>(s) : transform_in_any<2>(s); }
 bool out(const SquareOut& s) { return s.points.pairs == 1 ? transform_out<1>(s) : transform_out<2>(s); }
 
+constexpr WinogradKernels kTransforms = {in, out};
+
 }  // namespace
-
-const WinogradKernels kWinogradAvx512 = {in, out};
-
 }  // namespace coil::runtime::panels
-#endif
