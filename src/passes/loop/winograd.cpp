@@ -25,8 +25,6 @@ using library_ops::ConvolutionCall;
 using winograd::kWindow;
 using winograd::Transforms;
 
-constexpr double kMostBytes = 1 << 26;  ///< of both transforms
-
 /// What a convolution costs, in seconds: its multiplications, its weights, which a net reads from memory each time, and
 /// what is transformed, which is written and read within the caches.
 double seconds_of(const target::Costs& costs, double multiplications, double weights, double transformed,
@@ -59,11 +57,11 @@ struct Choice {
   bool slices = false;
 };
 
-/// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none. With
-/// `slices` the call may take it in slices, each of which reads the whole weight: it does where there are more terms of
-/// tiles than of the weight.
+/// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none. Where the
+/// transforms have `slices_from` bytes the call may take them in slices, each of which reads the whole weight: it does
+/// where there are more terms of tiles than of the weight.
 std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted,
-                                  bool slices) {
+                                  std::optional<double> slices_from) {
   const ConvolutionCall convolution(call);
   const ir::BufferView &x = convolution.x(), &w = convolution.weight(), &y = convolution.result();
   if (x.dtype != DType::F32 || w.dtype != DType::F32 || y.dtype != DType::F32 || x.sizes.size() != 4 ||
@@ -86,13 +84,14 @@ std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std:
   for (const Transforms& t : winograd::all_transforms()) {
     if (wanted && *wanted != t.tile) continue;
     const auto tiles = static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
-    const bool sliced = slices && tiles * both > 2 * pairs;
+    const auto terms = static_cast<double>(t.terms()), transformed = terms * tiles,
+               bytes = transformed * both * sizeof(float);
+    const bool sliced = slices_from && bytes >= *slices_from && tiles * both > 2 * pairs;
     // Where a last tile is not whole, each place in it is a loop of its own: with 16 places that tripled what
     // ResNet-50's free sizes take to compile, for 3 % of its speed.
     const auto whole = [&](Expr size) { return graph.env().statically_known_multiple_of(size, t.tile); };
     if (!wanted && !sliced && t.tile > 2 && !(whole(y.sizes[2]) && whole(y.sizes[3]))) continue;
-    const auto terms = static_cast<double>(t.terms()), transformed = terms * tiles;
-    if (!sliced && transformed * both * sizeof(float) > kMostBytes) continue;
+    if (!sliced && bytes > kMostTransformBytes) continue;
     const double seconds = seconds_of(costs, transformed * pairs, terms * pairs, transformed * both, sliced ? 1 : 3);
     if (seconds < least) least = seconds, best = Choice{t.tile, sliced};
   }
@@ -441,11 +440,11 @@ class Expansion {
 
 }  // namespace
 
-void choose_winograd(ir::Graph& graph, std::optional<std::int64_t> tile, bool slices) {
+void choose_winograd(ir::Graph& graph, std::optional<std::int64_t> tile, std::optional<double> slices_from) {
   for (ir::Operation& op : graph.operations()) {
     auto* call = std::get_if<ir::Extern>(&op.node);
     if (!call || !library_ops::has(call->op, library_ops::Trait::Convolution)) continue;
-    if (const auto best = best_choice(graph, *call, tile, slices))
+    if (const auto best = best_choice(graph, *call, tile, slices_from))
       ConvolutionCall(*call).choose_winograd(best->tile, best->slices);
   }
 }

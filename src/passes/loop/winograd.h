@@ -16,12 +16,16 @@
 
 namespace coil {
 
+/// Bytes of both transforms of a convolution beyond which it is not taken apart into loops: it goes in slices, or
+/// whole.
+inline constexpr double kMostTransformBytes = 1 << 26;
+
 /// Marks the convolutions that gain (attributes `algorithm` and `tile`): f32, one group, stride and dilation 1,
 /// constant finite weights, and less time with this tile than whole or with another, by what is multiplied, read and
 /// transformed. With a `tile` given, all that can be taken apart get this one. For the CPU; runs before fuse_post_ops,
-/// which leaves what follows them to loops. With `slices`, those that gain by it get an attribute that has
-/// pack_weights.h prepare their weights for slices, and are ordinary calls to all other passes.
-void choose_winograd(ir::Graph&, std::optional<std::int64_t> tile = {}, bool slices = false);
+/// which leaves what follows them to loops. Those whose transforms have `slices_from` bytes, and that gain by it, get
+/// an attribute that has pack_weights.h prepare their weights for slices, and are ordinary calls to all other passes.
+void choose_winograd(ir::Graph&, std::optional<std::int64_t> tile = {}, std::optional<double> slices_from = {});
 
 /// Takes the marked ones apart. Runs after layouts are chosen and NaN is guarded, and before weights are packed. One
 /// whose result lies otherwise than channels-last, or which must keep NaN by itself, stays a library call.

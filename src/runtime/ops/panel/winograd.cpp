@@ -263,6 +263,7 @@ class Winograd : public ConvolutionCall {
                          .panel_step = s_.width,
                          .k = depth,
                          .sum = to + a * line_step,
+                         .sum_step = kernels_.width,
                          .vectors = vectors_of(panel),
                          .rows = static_cast<int>(tile_)});
   }
