@@ -22,8 +22,9 @@ COIL = os.environ.get("COIL", str(ROOT / "build/bin/coil"))
 UNIT_TESTS = next(
     (p for p in (pathlib.Path(COIL).with_name("unit_tests"), ROOT / "build-debug/bin/unit_tests") if p.exists()), None
 )
-sys.path.insert(0, str(pathlib.Path(COIL).resolve().parents[1] / "python"))  # where the package `coil` is built
-RUNTIME = pathlib.Path(COIL).resolve().parents[1] / "lib/libcoil_runtime.so"
+BUILD = pathlib.Path(COIL).resolve().parents[1]
+sys.path.insert(0, str(BUILD / "python"))  # where the package `coil` is built
+RUNTIME = BUILD / "lib/libcoil_runtime.so"
 COMPILE_OPTIONS = []  # of every compile, after its own: what `pytest --device` and `--set` add
 
 # Largest difference allowed, relative to the larger of 1 and the largest expected value, and its cause: eager rounds to

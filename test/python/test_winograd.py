@@ -226,6 +226,8 @@ def test_which_are_carried_out_in_slices(tmp_path, isa):
     text = lines(One(256, 256, padding=1), deep)
     assert SLICES not in text and LINE in text
     assert SLICES not in lines(One(64, 64, padding=1), wide, "--set", "pack_weights=false")
+    if isa == "avx2":
+        assert SLICES not in lines(One(64, 64, padding=1), torch.randn(1, 64, 56, 56))
 
 
 def in_slices(module, args, tmp_path, tile):

@@ -44,8 +44,9 @@ inline bool takes_winograd(const target::Target& target, const Settings& setting
 /// that they are for what loops are not; where a tile is asked for they are taken all the same.
 inline std::optional<double> winograd_slices_from(const target::Target& target, const Settings& settings) {
   if (!target.has(target::Feature::PackedWeights) || !settings.pack_weights) return std::nullopt;
-  if (target.arch.starts_with("avx512") || settings.winograd != "true") return 0;
-  return target.arch.starts_with("avx2") ? std::optional<double>(kMostTransformBytes) : std::nullopt;
+  if (target.arch.starts_with("avx512")) return 0;
+  if (!target.arch.starts_with("avx2")) return std::nullopt;
+  return settings.winograd == "true" ? kMostTransformBytes : 0;
 }
 
 inline constexpr LoopPass kCopyBetweenDevices{

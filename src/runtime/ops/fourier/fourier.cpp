@@ -40,10 +40,9 @@ class Sequences {
 
   /// Some of them, from `first` on, whose starts are written to `starts`.
   Places places(std::int64_t first, std::int64_t count, std::int64_t* starts) const {
+    const std::int64_t innermost = sizes_.empty() ? 1 : sizes_.back(), step = sizes_.empty() ? 0 : strides_.back();
     for (std::int64_t i = 0; i < count;) {
-      const std::int64_t innermost = sizes_.empty() ? 1 : sizes_.back(), step = sizes_.empty() ? 0 : strides_.back(),
-                         run = std::min(count - i, innermost - (first + i) % innermost);
-      const std::int64_t begin = start(first + i);
+      const std::int64_t begin = start(first + i), run = std::min(count - i, innermost - (first + i) % innermost);
       for (std::int64_t k = 0; k < run; ++k) starts[i++] = begin + k * step;
     }
     return {starts, count, step_};

@@ -3,6 +3,12 @@
 // lists).
 #include <cstdint>
 
+#ifdef __clang__
+#define COIL_UNROLL _Pragma("unroll")
+#else
+#define COIL_UNROLL _Pragma("GCC unroll 16")
+#endif
+
 namespace coil::runtime::panels {
 namespace {
 

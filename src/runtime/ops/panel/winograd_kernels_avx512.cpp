@@ -5,12 +5,6 @@
 
 #include <cstdint>
 
-#ifdef __clang__
-#define COIL_UNROLL _Pragma("unroll")
-#else
-#define COIL_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace coil::runtime::panels {
 namespace {
 
