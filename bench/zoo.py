@@ -203,6 +203,7 @@ def run_all(sweep, a, names, modes, chosen, results):
 
 def add_options(parser, sweep, results, modes, limit):
     parser.add_argument("names", nargs="?")
+    parser.add_argument("--draw", metavar="SOURCE:COUNT:SEED", help="models drawn at random (zoo_drawn.py)")
     parser.add_argument("--modes", default=modes)
     parser.add_argument("--sides", default=",".join(sweep.sides))
     parser.add_argument("--results", default=results)

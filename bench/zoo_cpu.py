@@ -1,8 +1,8 @@
 """The sweep over models that nobody named on CPUs (`zoo_cpu_models.py`), f32: eager, Inductor, Inductor with freezing,
 ONNX Runtime, OpenVINO and Coil.
 
-usage: zoo_cpu.py [NAME,...] [--modes MODE,...] [--sides SIDE,...] [--results FILE] [--jobs N] [--threads N]
-                  [--again] [--set KEY=VALUE ...]
+usage: zoo_cpu.py [NAME,... | --draw SOURCE:COUNT:SEED] [--modes MODE,...] [--sides SIDE,...]
+                  [--results FILE] [--jobs N] [--threads N] [--again] [--set KEY=VALUE ...]
        zoo_cpu.py --table FILE [--worst N]
 
 MODE: small, large (samples). Each model is a process of its own, which adds its figures to the results' file; what is
@@ -131,10 +131,11 @@ def case_of(name, mode):
     """(module, inputs, its results in f64)."""
     import torch
 
+    import zoo_drawn
     from zoo_cpu_models import MODELS
 
     torch.manual_seed(0)
-    entry = MODELS[name]
+    entry = zoo_drawn.find(MODELS, name)
     module = entry.make().eval()
     args = entry.inputs(entry.small if mode == "small" else entry.large)
     up = lambda t: t.double() if t.is_floating_point() else t
@@ -183,9 +184,10 @@ def main():
     results = zoo.Results(a.results, a.locks)
     if a.one:
         return measure(a.one, a.modes, chosen, results, a)
+    import zoo_drawn
     from zoo_cpu_models import MODELS
 
-    zoo.run_all(SWEEP, a, a.names.split(",") if a.names else list(MODELS), a.modes.split(","), chosen, results)
+    zoo.run_all(SWEEP, a, zoo_drawn.chosen(a, MODELS), a.modes.split(","), chosen, results)
     print(table(results.read(), a.worst))
 
 

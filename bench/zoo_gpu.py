@@ -1,8 +1,8 @@
 """The sweep over models that nobody named (`zoo_models.py`): eager, Inductor, Inductor with CUDA graphs, Coil, Coil
 with CUDA graphs, through torch.compile on one GPU.
 
-usage: zoo_gpu.py [NAME,...] [--modes MODE,...] [--sides SIDE,...] [--results FILE] [--jobs N] [--seconds N]
-                  [--again] [--profile] [--set KEY=VALUE ...]
+usage: zoo_gpu.py [NAME,... | --draw SOURCE:COUNT:SEED] [--modes MODE,...] [--sides SIDE,...]
+                  [--results FILE] [--jobs N] [--seconds N] [--again] [--profile] [--set KEY=VALUE ...]
        zoo_gpu.py --table FILE [--worst N]
 
 MODE: bf16, f32 (inference of a large batch), bf16:small, f32:small (of a small one), train (forward, a loss and the
@@ -56,10 +56,11 @@ class Case:
     def __init__(self, name, mode):
         import torch
 
+        import zoo_drawn
         from zoo_models import MODELS
 
         torch.manual_seed(0)
-        entry = MODELS[name]
+        entry = zoo_drawn.find(MODELS, name)
         kind, _, size = mode.partition(":")
         self.train = kind == "train"
         self.module = entry.make().train(self.train).cuda()
@@ -184,9 +185,10 @@ def main():
 
         gpu_sides.OPTIONS.update(s.split("=", 1) for s in a.set)
         return measure(a.one, a.modes, chosen, results, a.profile, a.limit)
+    import zoo_drawn
     from zoo_models import MODELS
 
-    zoo.run_all(SWEEP, a, a.names.split(",") if a.names else list(MODELS), a.modes.split(","), chosen, results)
+    zoo.run_all(SWEEP, a, zoo_drawn.chosen(a, MODELS), a.modes.split(","), chosen, results)
     print(table(results.read(), a.worst))
 
 

@@ -1,0 +1,166 @@
+"""Models of the sweeps that are drawn at random, so that no list can be tuned to: `timm:NAME` is a configuration of
+`timm`, `transformers:TYPE` the base model of a type of `transformers`, cut to a few layers. Inputs are made by rule.
+"""
+
+import inspect
+import random
+
+import torch
+
+from zoo_entries import Entry, Output, of_timm
+
+MOST_PARAMETERS = {"timm": 250_000_000, "transformers": 1_100_000_000}
+LAYERS = 4  # of a drawn model of transformers, at most
+VOCABULARY = 32_000
+DEPTHS = (
+    "num_hidden_layers",
+    "num_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "n_layer",
+    "n_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "vision_layers",
+)
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
+
+
+def draw(source, count, seed):
+    """`count` names of `source`, the same ones for a seed and a version of the library."""
+    return {"timm": draw_timm, "transformers": draw_transformers}[source](count, random.Random(seed))
+
+
+def entry(name):
+    source, _, model = name.partition(":")
+    return {"timm": timm_entry, "transformers": transformers_entry}[source](model)
+
+
+def chosen(a, models):
+    """The names that a sweep's options ask for: those given, those drawn, or all of `models`."""
+    if a.draw:
+        source, count, seed = a.draw.split(":")
+        return draw(source, int(count), int(seed))
+    return a.names.split(",") if a.names else list(models)
+
+
+def find(models, name):
+    """The entry of a name that a list of models has, or that was drawn."""
+    return models[name] if name in models else entry(name)
+
+
+# ---- timm
+
+
+def draw_timm(count, chance):
+    """One configuration of each family, which is a module of timm."""
+    import timm
+
+    families = sorted(timm.list_modules())
+    chance.shuffle(families)
+    found = []
+    for family in families:
+        names = sorted(timm.list_models(module=family))
+        if names and len(found) < count:
+            found.append(f"timm:{chance.choice(names)}")
+    return found
+
+
+def timm_entry(name):
+    import timm
+
+    with torch.device("meta"):
+        model = timm.create_model(name, pretrained=False)
+    parameters = sum(p.numel() for p in model.parameters())
+    if parameters > MOST_PARAMETERS["timm"]:
+        raise ValueError(f"{name} has {parameters / 1e6:.0f} million parameters, more than are drawn")
+    size = model.default_cfg.get("input_size", (3, 224, 224))[-1]
+    return of_timm(name, size, large=64 if parameters < 30_000_000 and size <= 256 else 16)
+
+
+# ---- transformers
+
+
+def draw_transformers(count, chance):
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+    kinds = sorted(MODEL_MAPPING_NAMES)
+    return [f"transformers:{kind}" for kind in chance.sample(kinds, min(count, len(kinds)))]
+
+
+def cut(config, seen=()):
+    """A configuration with fewer layers, experts and words, and so those it is made of."""
+    import transformers
+
+    for key, value in list(vars(config).items()):
+        if isinstance(value, transformers.PretrainedConfig) and value not in seen:
+            cut(value, (*seen, config))
+        elif key in DEPTHS and isinstance(value, int):
+            setattr(config, key, min(value, LAYERS))
+        elif key == "layer_types" and isinstance(value, list):
+            setattr(config, key, value[-LAYERS:])
+        elif key in EXPERTS and isinstance(value, int):
+            setattr(config, key, min(value, 16))
+        elif key == "vocab_size" and isinstance(value, int):
+            setattr(config, key, min(value, VOCABULARY))
+        elif key.endswith("token_id") and isinstance(value, int) and value >= VOCABULARY:
+            setattr(config, key, value % 100 + 3)
+
+
+def words_of(config, samples, length):
+    text = getattr(config, "text_config", None) or config
+    return torch.randint(110, min(getattr(text, "vocab_size", 1000), VOCABULARY) - 1, (samples, length))
+
+
+def inputs_of(config, names, main, samples):
+    """By name, what a model's forward takes."""
+    if main == "pixel_values":
+        vision = getattr(config, "vision_config", None) or config
+        size = getattr(vision, "image_size", None) or 224
+        height, width = size if isinstance(size, (list, tuple)) else (size, size)
+        return {main: torch.randn(samples, getattr(vision, "num_channels", 3) or 3, height, width)}
+    if main == "input_values":
+        return {main: torch.randn(samples, 16_000)}
+    if main == "input_features":
+        frames = 2 * getattr(config, "max_source_positions", 500)
+        return {main: torch.randn(samples, getattr(config, "num_mel_bins", 80), frames)}
+    given = {main: words_of(config, samples, 512)}
+    if "decoder_input_ids" in names:
+        given["decoder_input_ids"] = words_of(config, samples, 128)
+    return given
+
+
+class Named(torch.nn.Module):
+    """A model of transformers that takes its inputs in order, keeps no cache and gives one tensor."""
+
+    def __init__(self, model, names):
+        super().__init__()
+        self.model = Output(model)
+        self.names = names
+        self.settings = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+
+    def forward(self, *inputs):
+        out = self.model.model(**dict(zip(self.names, inputs, strict=True)), **self.settings)
+        for name in Output.NAMES:
+            if getattr(out, name, None) is not None:
+                return getattr(out, name)
+        return [v for v in out.to_tuple() if isinstance(v, torch.Tensor)]
+
+
+def transformers_entry(kind):
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    config = CONFIG_MAPPING[kind]()
+    cut(config)
+    model_of = MODEL_MAPPING[type(config)]
+    model_of = model_of[0] if isinstance(model_of, (tuple, list)) else model_of
+    with torch.device("meta"):
+        parameters = sum(p.numel() for p in model_of(config).parameters())
+    if parameters > MOST_PARAMETERS["transformers"]:
+        raise ValueError(f"{kind} has {parameters / 1e6:.0f} million parameters, more than are drawn")
+    names = inspect.signature(model_of.forward).parameters
+    given = lambda samples: inputs_of(config, names, model_of.main_input_name, samples)
+    order = list(given(1))
+    make = lambda: Named(model_of(config), order)
+    return Entry(make, lambda samples: tuple(given(samples).values()), large=16)
