@@ -95,14 +95,21 @@ def holds_complex(gm):
     return any(_is_complex(n.meta.get("val")) or _has_complex(n.args) for n in all_nodes(gm))
 
 
-def transforms_on_gpu(gm):
-    """Whether a graph, or one that it calls, has Fourier transforms of tensors on a GPU, where torch has a library for
-    them and Coil has products.
+def _transforms_for_torch(node):
+    """Whether a node is a Fourier transform of a tensor on a GPU for which Coil has products of matrices alone, and
+    torch a library: of free sizes, or of complex numbers in 16 bits.
     """
-    return any(
-        "_fft_" in str(n.target) and isinstance(val := n.meta.get("val"), torch.Tensor) and val.device.type != "cpu"
-        for n in all_nodes(gm)
-    )
+    result = node.meta.get("val")
+    if "_fft_" not in str(node.target) or not isinstance(result, torch.Tensor) or result.device.type == "cpu":
+        return False
+    x = node.args[0].meta["val"]
+    lengths = [t.shape[d] for t in (x, result) for d in node.args[1]]
+    return torch.complex32 in (x.dtype, result.dtype) or not all(isinstance(n, int) for n in lengths)
+
+
+def transforms_on_gpu(gm):
+    """Whether a graph, or one that it calls, has Fourier transforms that are rather torch's."""
+    return any(_transforms_for_torch(n) for n in all_nodes(gm))
 
 
 def _is_view(operation):

@@ -4,6 +4,13 @@
 
 namespace coil::library_ops {
 
+bool fourier::has_kernel(std::int64_t points, std::size_t bytes) {
+  if (points < 2 || points > longest_of_kernel(bytes)) return false;
+  for (int factor : kFactors)
+    while (points % factor == 0) points /= factor;
+  return points == 1;
+}
+
 std::vector<Descriptor> fourier_ops() {
   using namespace fourier;
   const Operand imaginary{.name = "im", .sizes = "like re", .sentence = "none: zeros", .optional = true};

@@ -77,7 +77,7 @@ Target cuda(int index, std::string arch) {
                    Feature::OrderedBlocks, Feature::FastDivision, Feature::BatchedLaunches, Feature::MeasuredLaunches,
                    Feature::PostOps, Feature::ChannelsLastWeights, Feature::FewPostOps, Feature::Tf32,
                    Feature::AnyRowAdded, Feature::ProductsIntoRows, Feature::Attention, Feature::UnorderedGradients,
-                   Feature::FoldedBatchNorm, Feature::RecordedGraphs},
+                   Feature::FoldedBatchNorm, Feature::FourierKernels, Feature::RecordedGraphs},
       .product_vector_bytes = 16,
       .largest_attention_head = generation == 90 ? 256 : 128,
       .costs = gpu_costs(),
@@ -104,7 +104,7 @@ Target emulated_cuda(std::string arch) {
           .features = {Feature::ThreadGrids, Feature::WholeAttention, Feature::SortingKernels, Feature::OrderedBlocks,
                        Feature::ProductsIntoRows, Feature::VectorAtomics, Feature::WatchedLifetimes, Feature::PostOps,
                        Feature::PackedWeights, Feature::NanLoss, Feature::BlockedProducts, Feature::GroupConvolutions,
-                       Feature::RecordedGraphs},
+                       Feature::FourierKernels, Feature::RecordedGraphs},
           .product_vector_bytes = 16,
           .costs = gpu_costs()};
 }

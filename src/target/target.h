@@ -33,6 +33,7 @@ enum class Feature : std::uint8_t {
   NarrowAtomics,      ///< threads update elements of 32 bits and less together, of 64 bits sums of integers alone
   PlainProducts,      ///< products are kernels of Coil's own that take operands in any strides
   PeerSums,           ///< kernels reach the memory of other ranks' devices, and add up over the ranks as they read
+  FourierKernels,     ///< kernels transform lengths that have small factors alone (library_ops/fourier.h)
   RecordedGraphs,     ///< steps that need nothing of the host are recorded once and then launched whole
   // Libraries.
   PostOps,              ///< the library carries out post-operations (library_ops/post_ops.h) behind a product

@@ -6,6 +6,7 @@
 #include "codegen/backends.h"
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/cubin.h"
+#include "codegen/cuda/fourier.h"
 #include "codegen/cuda/grid_backend.h"
 #include "codegen/cuda/group_convolutions.h"
 #include "codegen/cuda/grouped.h"
@@ -69,10 +70,11 @@ class CudaBackend : public GridBackend {
 
   bool dependent_launches() const override { return options_.dependent_launch && target_.generation >= 90; }
   bool has_template(std::string_view op) const override {
-    return is_sort(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_product(op) ||
+    return is_sort(op) || is_cuda_fourier(op) || is_cuda_attention(op) || is_cuda_grouped(op) || is_cuda_product(op) ||
            is_cuda_group_convolution(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
+    if (is_cuda_fourier(call.op)) return cuda_fourier(graph, call);
     if (is_cuda_attention(call.op)) return cuda_attention(graph, call, target_.costs);
     if (is_cuda_grouped(call.op)) return cuda_grouped_product(graph, call, target_);
     if (is_cuda_product(call.op)) return cuda_product(graph, call, target_);

@@ -3,6 +3,7 @@
 #include "codegen/cuda/attention.h"
 #include "codegen/cuda/backend.h"
 #include "codegen/cuda/emulated_backend.h"
+#include "codegen/cuda/fourier.h"
 #include "codegen/cuda/group_convolutions.h"
 #include "codegen/cuda/grouped.h"
 #include "codegen/cuda/prelude.h"
@@ -24,11 +25,12 @@ class EmulatedCudaBackend : public EmulatedBackend {
   }
 
   bool has_template(std::string_view op) const override {
-    return is_sort(op) || is_cuda_grouped(op) || is_cuda_product(op) || is_cuda_group_convolution(op) ||
-           EmulatedBackend::has_template(op);
+    return is_sort(op) || is_cuda_fourier(op) || is_cuda_grouped(op) || is_cuda_product(op) ||
+           is_cuda_group_convolution(op) || EmulatedBackend::has_template(op);
   }
   Kernel template_kernel(ir::Graph& graph, const ir::Extern& call) const override {
     if (is_sort(call.op)) return written(sort_kernel(cuda_dialect(), graph, call, target()));
+    if (is_cuda_fourier(call.op)) return written(cuda_fourier(graph, call));
     if (is_cuda_grouped(call.op)) return written(cuda_grouped_product(graph, call, target()));
     if (is_cuda_product(call.op)) return written(cuda_product(graph, call, target()));
     if (is_cuda_group_convolution(call.op)) return written(cuda_group_convolution(graph, call, target()));

@@ -37,6 +37,7 @@ std::string written_on_cuda(std::string_view kernels) {
              grouped = calls(" c_grouped") || streamed_groups;
   std::string out;
   if (calls(" c_attention")) out += device::whole("cuda/attention.cuh");
+  if (calls(" c_fourier")) out += device::whole("cuda/fourier.cuh");
   if (calls(" c_peer_sum")) out += device::whole("cuda/peer_sums.cuh");
   if (grouped || streamed || calls(" c_blocked_product")) out += device::whole("cuda/products.cuh");
   if (grouped) out += device::whole("cuda/grouped.cuh");

@@ -134,6 +134,11 @@ C_FN void c_load_transposed(u32 (&r)[4], const u16* row) {
   c_wait();
 }
 template <class T> static T* c_shared_of(T* p, u32) { return p; }
+template <class T> C_FN void c_turn(int k, int n, T& c, T& s) {
+  const f64 angle = 6.283185307179586477 * k / n;
+  c = (T)cos(angle);
+  s = (T)sin(angle);
+}
 C_FN f32 c_f32_of(u32 x) { return c_as<f32>(x); }
 C_FN u32 c_bits_of(f32 x) { return c_as<u32>(x); }
 C_FN f64 c_f64_of(u64 x) { return c_as<f64>(x); }

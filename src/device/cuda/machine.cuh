@@ -59,6 +59,9 @@ C_FN f32 c_rcp_fast(f32 x) {
 }
 C_FN f32 c_product_of(f32 x, f32 y) { return __fmul_rn(x, y); }  // never a part of an fma
 C_FN f64 c_erfinv_machine(f64 x) { return erfinv(x); }
+// cos and sin of 2 pi k / n.
+C_FN void c_turn(int k, int n, f32& c, f32& s) { sincospif((f32)(2 * k) / (f32)n, &s, &c); }
+C_FN void c_turn(int k, int n, f64& c, f64& s) { sincospi((f64)(2 * k) / (f64)n, &s, &c); }
 C_FN u32 c_mul_high(u32 x, u32 y) { return __umulhi(x, y); }
 #define c_shfl_xor(x, o) __shfl_xor_sync(0xffffffffu, x, o)
 #define c_shfl_from(x, o) __shfl_sync(0xffffffffu, x, o)

@@ -1,8 +1,10 @@
-// Fourier transforms as products with matrices of cosines and sines, where the device has no library for them or they
-// are short. A length with factors goes in two steps (Cooley and Tukey 1965), so that 4096 points cost 128 products
-// each, not 4096.
+// Fourier transforms for devices that have no library for them, or a short one. Lengths of which the device has a
+// kernel stay, or become transforms along the last dimension; others go as products with matrices of cosines and sines,
+// in two steps where they have factors (Cooley and Tukey 1965), so that 4096 points cost 128 products each, not 4096; a
+// long length without factors is a convolution by a chirp, with transforms of twice its length (Bluestein 1970).
 #include <cmath>
 
+#include "library_ops/fourier.h"
 #include "passes/graph/complex/parts.h"
 #include "passes/graph/decompositions/replace.h"
 
@@ -11,9 +13,9 @@ namespace coil::passes {
 namespace {
 
 constexpr double kPi = 3.14159265358979323846;
-constexpr std::int64_t kShort = 32;      // what no library is asked for
-constexpr std::int64_t kWhole = 64;      // lengths up to here are transformed by one matrix
-constexpr std::int64_t kLongest = 4096;  // a length without factors needs a matrix of its square
+constexpr std::int64_t kShort = 32;     // what no library is asked for
+constexpr std::int64_t kWhole = 64;     // lengths up to here are transformed by one matrix
+constexpr std::int64_t kLongest = 256;  // a length without factors needs a matrix of its square
 
 /// cos and sin of 2 pi j k / n, for j below `rows` and k below `columns`: products are reduced before they are scaled,
 /// so that angles are exact.
@@ -54,34 +56,83 @@ std::int64_t middle_factor(std::int64_t n) {
   return 1;
 }
 
-/// The first `kept` points along the last dimension.
-Parts transform(ComplexRewriter& r, const Parts& x, bool forward, const Expr& kept) {
-  const DType type = r.dtype(x.re);
-  const Exprs sizes = r.meta(x.re).sizes;
-  const Expr n = sizes.back();
+/// Whether the device has a kernel for transforms of `n` points of what x is made of.
+bool has_kernel(const Rewriter& r, const Value& x, const Expr& n) {
+  const DType type = r.dtype(x);
   const auto known = n.constant();
-  const std::int64_t a = known && *known > kWhole ? middle_factor(*known) : 1;
-  if (a == 1) {
-    if (known && *known > kLongest)
-      r.refuse(fmt::format(
-          "a transform of {} points, which has no factors, is not compiled; pad it to a length that has", *known));
-    return turned(r, x, waves(r, n, n, kept, type), forward, matmul);
-  }
-  // x[b' + b a'] -> X[k + a l]: over a' for every b', a turn by b' k / n, then over b' for every k.
-  const std::int64_t b = *known / a;
+  return known && r.has_on_device(x, target::Feature::FourierKernels) && (type == DType::F32 || type == DType::F64) &&
+         library_ops::fourier::has_kernel(*known, size_of(type));
+}
+
+Parts transform(ComplexRewriter&, const Parts&, bool forward, const Expr& kept);
+
+/// In two steps of a and of n / a points: x[b' + b a'] -> X[k + a l], over a' for every b', a turn by b' k / n, then
+/// over b' for every k.
+Parts in_two_steps(ComplexRewriter& r, const Parts& x, bool forward, const Expr& kept, std::int64_t n, std::int64_t a) {
+  const Exprs sizes = r.meta(x.re).sizes;
+  const std::int64_t b = n / a;
   Exprs split(sizes.begin(), sizes.end() - 1);
   split.insert(split.end(), {a, b});
   const auto rank = static_cast<std::int64_t>(split.size());
   auto swapped = [&](const Value& v) { return Value(r.call("aten.transpose.int", {v, rank - 2, rank - 1})); };
   Parts y = on_both(x, [&](const Value& v) { return swapped(r.reshape(v, split)); });  // [.., b', a']
   y = transform(r, y, forward, a);                                                     // [.., b', k]
-  y = turned(r, y, waves(r, n, b, a, type), forward,
+  y = turned(r, y, waves(r, n, b, a, r.dtype(x.re)), forward,
              [](ComplexRewriter& s, const Value& v, const Value& table) { return Value(s.mul(v, table)); });
   y = on_both(y, swapped);          // [.., k, b']
   y = transform(r, y, forward, b);  // [.., k, l]
   y = on_both(y, [&](const Value& v) { return r.reshape(swapped(v), sizes); });
-  if (kept == n) return y;
+  if (kept == Expr(n)) return y;
   return on_both(y, [&](const Value& v) { return r.slice(v, static_cast<std::int64_t>(sizes.size()) - 1, 0, kept); });
+}
+
+/// cos and sin of pi j^2 / n, for `count` points of which j is the distance from the nearer end; zeros where that is n
+/// or more.
+Parts chirp(ComplexRewriter& r, std::int64_t n, std::int64_t count, DType type) {
+  Value j = r.iota(count);
+  if (count != n)
+    j = r.call("aten.minimum.default", {j, r.call("aten.sub.Tensor", {r.full({}, count, DType::I64, r.device()), j})});
+  const Value turns = r.call("aten.remainder.Scalar", {r.mul(j, j), 2 * n});
+  const Value angle = r.mul(r.to(turns, r.widest()), kPi / static_cast<double>(n));
+  Parts wave{r.to(r.unary("cos", angle), type), r.to(r.unary("sin", angle), type)};
+  if (count == n) return wave;
+  const Value there = r.call("aten.lt.Scalar", {j, n}), zero = r.full({}, 0, type, r.device());
+  return on_both(wave, [&](const Value& v) { return Value(r.where(there, v, zero)); });
+}
+
+/// As j k = (j^2 + k^2 - (k - j)^2) / 2: turned by a chirp, put together with its inverse, and turned again.
+Parts by_chirp(ComplexRewriter& r, const Parts& x, bool forward, const Expr& kept, std::int64_t n) {
+  const DType type = r.dtype(x.re);
+  const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
+  std::int64_t m = 1;
+  while (m < 2 * n - 1) m *= 2;
+  const auto times = [](ComplexRewriter& s, const Value& v, const Value& table) { return Value(s.mul(v, table)); };
+  const Parts wave = chirp(r, n, n, type), around = chirp(r, n, m, type);
+  const auto padded = [&](const Value& v) {
+    return v.is_none() ? v : Value(r.call("aten.constant_pad_nd.default", {v, Values{0, m - n}, 0}));
+  };
+  const Parts inverse = forward ? around : Parts{around.re, r.negated(around.im)};
+  Parts y = transform(r, on_both(turned(r, x, wave, forward, times), padded), true, m);
+  y = transform(r, turned(r, y, transform(r, inverse, true, m), false, times), false, m);
+  y = on_both(y, [&](const Value& v) { return r.mul(r.slice(v, last, 0, kept), 1.0 / static_cast<double>(m)); });
+  const auto cut = [&](const Value& v) { return r.slice(v, 0, 0, kept); };
+  return turned(r, y, on_both(wave, cut), forward, times);
+}
+
+/// The first `kept` points along the last dimension.
+Parts transform(ComplexRewriter& r, const Parts& x, bool forward, const Expr& kept) {
+  const Expr n = r.meta(x.re).sizes.back();
+  if (has_kernel(r, x.re, n)) {
+    const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
+    const bool half = x.im.is_none() && kept != n;
+    fx::Node* both = r.call("coil.fourier.default", {x.re, x.im, last, !forward, half});
+    return {r.item(both, 0), r.item(both, 1)};
+  }
+  const auto known = n.constant();
+  const std::int64_t a = known && *known > kWhole ? middle_factor(*known) : 1;
+  if (a != 1) return in_two_steps(r, x, forward, kept, *known, a);
+  if (known && *known > kLongest) return by_chirp(r, x, forward, kept, *known);
+  return turned(r, x, waves(r, n, n, kept, r.dtype(x.re)), forward, matmul);
 }
 
 Parts along(ComplexRewriter& r, const Parts& x, std::int64_t dim, const std::function<Parts(const Parts&)>& f) {
@@ -96,7 +147,7 @@ Value real_inverse(ComplexRewriter& r, const Parts& x, const Expr& n) {
   const DType type = r.dtype(x.re);
   const Expr m = r.meta(x.re).sizes.back();
   const auto known = n.constant();
-  if (known && *known > kWhole && middle_factor(*known) > 1) {
+  if (known && (*known > kLongest || (*known > kWhole && middle_factor(*known) > 1))) {
     // The other half is the first one conjugate, backwards.
     const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
     auto mirrored = [&](const Value& v) {
@@ -121,18 +172,19 @@ Value real_inverse(ComplexRewriter& r, const Parts& x, const Expr& n) {
                  weighted.im.is_none() ? weighted.im : matmul(r, weighted.im, wave.im));
 }
 
-/// Whether the device's library transforms this.
-bool is_the_librarys(Rewriter& r, const Expr& n) {
-  const TensorMeta& x = r.meta(r["re"]);
+/// Whether the device's library transforms this, or a kernel.
+bool stays(Rewriter& r, const Expr& n) {
+  if (has_kernel(r, r["re"], n)) return true;
+  const DType type = r.dtype(r["re"]);
   if (!r.has_on_device(r["re"], target::Feature::FourierTransforms)) return false;
-  if (x.dtype != DType::F32 && x.dtype != DType::F64) return false;
+  if (type != DType::F32 && type != DType::F64) return false;
   const auto known = n.constant();
   return !known || *known > kShort;
 }
 
 /// The node with its parts, in which the rules above are written.
 struct OfParts {
-  explicit OfParts(Rewriter& r) : rewriter(r.module, r.node, known), x{r["re"], r.optional("im")} {
+  explicit OfParts(Rewriter& r) : rewriter(r.module, r.node, known, r.target), x{r["re"], r.optional("im")} {
     known.widest = r.target.has(target::Feature::NarrowFloats) ? DType::F32 : DType::F64;
   }
   PartsOf known;
@@ -143,7 +195,7 @@ struct OfParts {
 Value fourier(Rewriter& r) {
   const std::int64_t dim = r.number("dim");
   const Expr n = r.meta(r["re"]).sizes[static_cast<std::size_t>(dim)];
-  if (is_the_librarys(r, n)) return None{};
+  if (stays(r, n)) return None{};
   OfParts of(r);
   const Expr kept = r.result(0).sizes[static_cast<std::size_t>(dim)];
   const bool forward = !r.flag("backwards");
@@ -154,7 +206,7 @@ Value fourier(Rewriter& r) {
 
 Value fourier_to_real(Rewriter& r) {
   const Expr n = r.integer(r["size"]);
-  if (is_the_librarys(r, n)) return None{};
+  if (stays(r, n)) return None{};
   OfParts of(r);
   return along(of.rewriter, of.x, r.number("dim"),
                [&](const Parts& y) { return Parts{real_inverse(of.rewriter, y, n), None{}}; })

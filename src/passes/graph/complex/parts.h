@@ -33,8 +33,9 @@ struct PartsOf : std::unordered_map<const fx::Node*, Parts> {
 /// The rewriting of one node that takes or gives complex tensors.
 class ComplexRewriter : public Rewriter {
  public:
-  ComplexRewriter(fx::GraphModule& module, fx::Node* node, const PartsOf& known)
-      : Rewriter(module, node), known_(known) {}
+  ComplexRewriter(fx::GraphModule& module, fx::Node* node, const PartsOf& known,
+                  const target::Target& target = target::host())
+      : Rewriter(module, node, target), known_(known) {}
 
   bool is_complex_node(const Value&) const;
   /// Of a complex or a real tensor, or of a number.
