@@ -20,6 +20,13 @@ bool feeds_elementwise(const fx::Node& node) {
          std::find(std::begin(kElementwise), std::end(kElementwise), node.users()[0]->target) != std::end(kElementwise);
 }
 
+/// Whether the parts have one element each along the innermost dimension: threads side by side then write with gaps,
+/// once for every part.
+bool interleaves(const Context& ctx, const std::vector<TensorBox>& parts, std::size_t dim) {
+  return ctx.target().has(target::Feature::ThreadGrids) && dim + 1 == ctx.result().rank() &&
+         std::ranges::all_of(parts, [&](const TensorBox& p) { return p.sizes[dim].is_constant(1); });
+}
+
 /// Each element chosen among the parts: costs a selection, but nothing is stored.
 TensorBox as_selection(Context& ctx, const std::vector<TensorBox>& parts, std::size_t dim) {
   const sym::TensorMeta& meta = ctx.result();
@@ -68,8 +75,8 @@ Lowered join(Context& ctx, std::vector<TensorBox> parts, std::size_t dim) {
   if (parts.empty()) return result(ctx, number(ctx, register_type(ctx.result().dtype), 0));
   if (parts.size() == 1) return result(ctx, element(ctx, parts[0], ctx.result().sizes));
   constexpr std::size_t kFewParts = 4;
-  return parts.size() <= kFewParts && feeds_elementwise(*ctx.node) ? as_selection(ctx, parts, dim)
-                                                                   : as_writes(ctx, parts, dim);
+  const bool chosen = parts.size() <= kFewParts && (feeds_elementwise(*ctx.node) || interleaves(ctx, parts, dim));
+  return chosen ? as_selection(ctx, parts, dim) : as_writes(ctx, parts, dim);
 }
 
 Lowered cat(Context& ctx, const Values& args) {

@@ -160,6 +160,21 @@ bool by_groups(const Context& ctx, const ConvolutionFacts& facts, const Exprs& w
          computes_by_groups(facts, steps, of_weights);
 }
 
+std::vector<std::int64_t> known_ones(const Exprs& sizes) {
+  std::vector<std::int64_t> out;
+  for (const Expr& e : sizes)
+    if (const auto size = e.constant()) out.push_back(*size);
+  return out;
+}
+
+/// Widens a weight of one result, and the bias, to as many as a vector has; gives that number.
+std::int64_t widen_to_vector(Context& ctx, TensorBox& weight, std::optional<TensorBox>& bias) {
+  const std::int64_t channels = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(weight.dtype()));
+  weight = with_channels(ctx, weight, channels);
+  if (bias) bias = with_channels(ctx, *bias, channels);
+  return channels;
+}
+
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 Lowered convolution(Context& ctx, const Values& args) {
   TensorBox x = ctx.tensor(args[0]);
@@ -174,9 +189,7 @@ Lowered convolution(Context& ctx, const Values& args) {
   const bool transposed = args[6].as_bool();
   std::vector<std::int64_t> before = list(4), after = before;
   if (!transposed) absorb_padding(ctx, *args[0].as_node(), x, before, after);
-  std::vector<std::int64_t> weight_sizes;  // where they are known; else the library goes by what comes
-  for (const Expr& e : weight.sizes)
-    if (auto c = e.constant()) weight_sizes.push_back(*c);
+  std::vector<std::int64_t> weight_sizes = known_ones(weight.sizes);  // else the library goes by what comes
   const bool known = weight_sizes.size() == weight.rank();
   const sym::TensorMeta& meta = ctx.result();
   std::vector<std::int64_t> stride = list(3);
@@ -196,12 +209,11 @@ Lowered convolution(Context& ctx, const Values& args) {
   if (innermost && !own && before == after && std::ranges::all_of(list(7), [](std::int64_t n) { return n == 0; }) &&
       x.dtype() == weight.dtype() && is_product_of_groups(x, weight.sizes, groups, stride, before))
     return product_of_groups(ctx, x, weight, bias, groups, transposed);
+  const bool to_one = known && !transposed && gives_one_channel(ctx, x.dtype(), weight_sizes, groups);
+  if (to_one && before == after && x.dtype() == weight.dtype() && is_one_channel_of_products(x, weight_sizes))
+    return one_channel_of_products(ctx, x, weight, bias, stride[0], before[0], list(5)[0]);
   Exprs sizes = meta.sizes;
-  if (known && !transposed && gives_one_channel(ctx, x.dtype(), weight_sizes, groups)) {
-    sizes[1] = weight_sizes[0] = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
-    for (TensorBox* box : {&weight, bias ? &*bias : nullptr})
-      if (box) *box = with_channels(ctx, *box, weight_sizes[0]);
-  }
+  if (to_one) sizes[1] = weight_sizes[0] = widen_to_vector(ctx, weight, bias);
   const auto operand = innermost ? x.copied(begins_and_lies_channels_last) : std::nullopt;
   std::vector<BufferView> inputs{operand ? *operand : open_operand(ctx, x), library_operand(weight)};
   if (bias) inputs.push_back(library_operand(*bias));

@@ -58,7 +58,9 @@ bool is_product_of_groups(const TensorBox& x, const Exprs& weight, std::int64_t 
   const auto first = weight[0].constant(), second = weight[1].constant();
   const auto one = [](std::int64_t n) { return n == 1; };
   const auto none = [](std::int64_t n) { return n == 0; };
-  return groups > 1 && x.rank() == weight.size() && is_floating(x.dtype()) && first && second &&
+  if (!first || !second) return false;
+  const bool is_small_sequence = groups == 1 && weight.size() == 3 && size_of(x.dtype()) == 2 && *second == step;
+  return (groups > 1 || is_small_sequence) && x.rank() == weight.size() && is_floating(x.dtype()) &&
          *first / groups % step == 0 && *second % step == 0 && std::ranges::all_of(stride, one) &&
          std::ranges::all_of(padding, none) &&
          std::ranges::all_of(std::span(weight).subspan(2), [](Expr e) { return e.is_constant(1); });
@@ -78,6 +80,41 @@ TensorBox product_of_groups(Context& ctx, const TensorBox& x, const TensorBox& w
       ctx, meta.dtype, meta.sizes,
       element(ctx, box, meta.sizes).cast(t) + element_at(ctx, *bias, {ctx.graph.ivar(1)}, meta.sizes).cast(t),
       ir::channels_last(meta.sizes));
+}
+
+bool is_one_channel_of_products(const TensorBox& x, const std::vector<std::int64_t>& weight) {
+  constexpr std::int64_t kMostTaps = 16;
+  return x.rank() == 3 && weight.size() == 3 && weight[2] <= kMostTaps &&
+         weight[1] * static_cast<std::int64_t>(size_of(x.dtype())) % kVector == 0;
+}
+
+TensorBox one_channel_of_products(Context& ctx, const TensorBox& x, const TensorBox& weight,
+                                  const std::optional<TensorBox>& bias, std::int64_t stride, std::int64_t padding,
+                                  std::int64_t dilation) {
+  const sym::TensorMeta& meta = ctx.result();
+  const std::int64_t taps = *weight.sizes[2].constant(), step = kVector / static_cast<std::int64_t>(size_of(x.dtype())),
+                     columns = (taps + step - 1) / step * step;
+  const Exprs by_tap{Expr(columns), x.sizes[1]};
+  const Expr tap = ctx.graph.ivar(0);
+  const Element inside = condition(ctx, sym::lt(tap, taps));
+  const TensorBox w =
+      pointwise(ctx, x.dtype(), by_tap, element_at(ctx, weight, {0, ctx.graph.ivar(1), tap}, by_tap, {}, inside));
+  const BufferView rows = channels_last_operand(ctx, x), of_taps = library_operand(ir::contiguous(w));
+  auto [made, out] = library_result(ctx, DType::F32, {x.sizes[0], x.sizes[2], columns},
+                                    sym::contiguous_strides(Exprs{x.sizes[0], x.sizes[2], columns}));
+  ctx.graph.buffer(out.buffer).layout.fixed = true;
+  const Expr count = places(x.sizes);
+  multiply(ctx, {rows.buffer, rows.dtype, {count, x.sizes[1]}, {x.sizes[1], 1}, rows.offset},
+           {of_taps.buffer, of_taps.dtype, {x.sizes[1], columns}, {1, x.sizes[1]}, of_taps.offset},
+           {out.buffer, out.dtype, {count, columns}, {columns, 1}, out.offset});
+  Element sum = number(ctx, DType::F32, 0);
+  if (bias) sum = element_at(ctx, *bias, {ctx.graph.ivar(1)}, meta.sizes).cast(DType::F32);
+  for (std::int64_t k = 0; k < taps; ++k) {
+    const Expr at = ctx.graph.ivar(2) * stride + (k * dilation - padding);
+    const Element there = condition(ctx, sym::le(0, at)) & condition(ctx, sym::lt(at, x.sizes[2]));
+    sum = sum + element_at(ctx, made, {ctx.graph.ivar(0), at, k}, meta.sizes, {}, there);
+  }
+  return pointwise(ctx, meta.dtype, meta.sizes, sum);
 }
 
 TensorBox weight_gradient_of_groups(Context& ctx, const TensorBox& x, const TensorBox& dy, std::int64_t groups,

@@ -1,5 +1,5 @@
-// Convolutions in groups whose windows are one place, as a matrix product for each group: GPU libraries of convolutions
-// have slow kernels for them.
+// Convolutions as matrix products, where GPU libraries of convolutions have slow kernels: in groups whose windows are
+// one place, a product for each group; of sequences, from a window that fits into one vector, or to one channel.
 #pragma once
 #include "lowering/common.h"
 
@@ -17,5 +17,15 @@ TensorBox product_of_groups(Context&, const TensorBox& x, const TensorBox& weigh
 /// The gradient of the weight, which `meta` describes, of a convolution of x that is not transposed.
 TensorBox weight_gradient_of_groups(Context&, const TensorBox& x, const TensorBox& dy, std::int64_t groups,
                                     const sym::TensorMeta& meta);
+
+/// Whether a convolution to one channel by a weight of sizes [1, C, K...] is one of sequences, by windows of at most 16
+/// places and of channels in whole vectors.
+bool is_one_channel_of_products(const TensorBox& x, const std::vector<std::int64_t>& weight);
+
+/// That of x [N, C, L]: one product of all places by the weight of each of the window's places, in f32, and a sum of K
+/// neighbouring numbers.
+TensorBox one_channel_of_products(Context&, const TensorBox& x, const TensorBox& weight,
+                                  const std::optional<TensorBox>& bias, std::int64_t stride, std::int64_t padding,
+                                  std::int64_t dilation);
 
 }  // namespace coil::lowering

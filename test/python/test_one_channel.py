@@ -49,3 +49,30 @@ def test_no_reference(tmp_path, kind, channels):
     export(*case(kind, *channels), archive)
     names = {call[4] for call in library_convolutions(archive)}  # none where a kernel of Coil's own computes it
     assert not any(name.startswith("ref") for name in names), names
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(kernel_size=7, padding=3),
+        dict(kernel_size=16, padding=2, stride=3),
+        dict(kernel_size=5, dilation=4, bias=False),
+        dict(kernel_size=1),
+        dict(kernel_size=17, padding=8),
+    ],
+    ids=str,
+)
+def test_sequences_to_one_channel_on_a_gpu(options, dtype):
+    """A product and a sum of neighbours, where the window is not too long for that."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv1d(1, 24, 7, padding=3), nn.ReLU(), nn.Conv1d(24, 1, **options), nn.Tanh())
+    x = torch.randn(3, 1, 101)
+    with torch.no_grad():
+        want = module.double()(x.double())
+        module, x = module.to(dtype), x.to(dtype)
+        eager = module(x)
+        got = torch.compile(module, backend="coil", options={"cuda.emulate": True, "fallback": False})(x)
+    assert got.shape == eager.shape and got.stride() == eager.stride() and got.dtype == dtype
+    distance = lambda y: ((y.double() - want).norm() / want.norm()).item()
+    assert distance(got) <= 1.5 * distance(eager)

@@ -15,7 +15,9 @@
 #include "codegen/heuristics/scatters.h"
 #include "codegen/heuristics/sorts.h"
 #include "codegen/heuristics/tiles.h"
+#include "codegen/heuristics/transforms.h"
 #include "ir/scan_state.h"
+#include "library_ops/fourier.h"
 
 namespace coil::codegen {
 namespace {
@@ -352,6 +354,26 @@ TEST(ProductConfigs, FewRowsOrOperandsWithoutDescriptorsAreFetchedByThreads) {
   const target::Costs costs = target::cuda(0, "sm_90").costs;
   EXPECT_FALSE(is_streamed(product_config({.rows = 16, .columns = 512, .warpgroups = true, .depth = 64}, costs)));
   EXPECT_FALSE(is_streamed(product_config({.rows = 512, .columns = 512, .warpgroups = true, .depth = 0}, costs)));
+}
+
+TEST(TransformPlans, FactorsAreFewAndSequencesFillABlock) {
+  const TransformPlan p = plan_transform({.points = 128});
+  EXPECT_EQ(p.factors, (std::vector<int>{8, 16}));
+  EXPECT_EQ(p.config.rows, 8);
+  EXPECT_EQ(p.config.threads, 64);
+  EXPECT_EQ(plan_transform({.points = 128, .side_by_side = true}).config.rows, 16);
+  EXPECT_EQ(plan_transform({.points = 1001}).factors, (std::vector<int>{7, 11, 13}));
+  EXPECT_EQ(plan_transform({.points = 2}).config.threads, 64);
+}
+
+TEST(TransformPlans, ABlockHoldsTheLongestSequenceAndNoMore) {
+  for (std::size_t bytes : {4, 8}) {
+    const std::int64_t longest = library_ops::fourier::longest_of_kernel(bytes);
+    EXPECT_TRUE(library_ops::fourier::has_kernel(longest, bytes));
+    EXPECT_FALSE(library_ops::fourier::has_kernel(2 * longest, bytes));
+    EXPECT_EQ(plan_transform({.points = longest, .bytes = bytes, .side_by_side = true}).config.rows, 1);
+  }
+  for (std::int64_t points : {1, 17, 34}) EXPECT_FALSE(library_ops::fourier::has_kernel(points, 4));
 }
 
 TEST(SortPlans, ShortRowsTakeLittleMemoryAndAreCompared) {

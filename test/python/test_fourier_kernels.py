@@ -1,0 +1,82 @@
+"""Fourier transforms by CUDA kernels of Coil's own, carried out on the CPU: short and long lengths, with small factors,
+with others, and with none; along any dimension, in any strides.
+"""
+
+import pytest
+import torch
+
+LENGTHS = {
+    "2": 2,
+    "12": 12,
+    "128": 128,
+    "1001": 1001,  # factors 7, 11, 13
+    "4096": 4096,  # the longest of one kernel in f32; two steps in f64
+    "202": 202,  # a factor that no kernel has
+    "509": 509,  # none: by a chirp
+    "8198": 8198,  # twice a long prime
+}
+
+
+def transforms(n):
+    """Names, functions and what they are given: real numbers x [3, n, 5] and complex ones z [4, n]."""
+    half = lambda x: torch.fft.rfft(x, dim=1) * (2 + 1j)
+    return {
+        "forwards": lambda x, z: torch.fft.fft(z),
+        "backwards": lambda x, z: torch.fft.ifft(z.mT.contiguous(), dim=0, norm="ortho"),
+        "of real numbers": lambda x, z: torch.fft.rfft(x, dim=1),
+        "whole, of real numbers": lambda x, z: torch.fft.fft(x.mT),
+        "to real numbers": lambda x, z: torch.fft.irfft(half(x), n=n, dim=1),
+        "to one more or less": lambda x, z: torch.fft.irfft(half(x), n=n ^ 1, dim=1),
+        "of a conjugate": lambda x, z: torch.fft.ihfft(x[:, :, 1]),
+    }
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["f32", "f64"])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_lengths(length, dtype):
+    torch.manual_seed(0)
+    n = LENGTHS[length]
+    x, z = torch.randn(3, n, 5, dtype=dtype), torch.randn(4, n, dtype=dtype.to_complex())
+    functions = transforms(n)
+    compiled = torch.compile(
+        lambda x, z: [f(x, z) for f in functions.values()],
+        backend="coil",
+        dynamic=False,
+        options={"cuda.emulate": True, "fallback": False},
+    )
+    for name, got in zip(functions, compiled(x, z), strict=True):
+        eager, want = functions[name](x, z), functions[name](x.double(), z.to(torch.complex128))
+        assert got.dtype == eager.dtype and got.shape == eager.shape and got.stride() == eager.stride(), name
+        distance = lambda y: ((y.to(want.dtype) - want).norm() / want.norm()).item()
+        assert distance(got) <= 3 * distance(eager) + (2e-7 if dtype == torch.float32 else 2e-15), name
+
+
+class Filter(torch.nn.Module):
+    """A product with the spectrum of pictures that lie channels last (a layer of a Fourier neural operator)."""
+
+    def __init__(self, channels, size):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(channels, size, size // 2 + 1, 2))
+
+    def forward(self, x):
+        waves = torch.fft.rfft2(x.permute(0, 3, 1, 2), norm="ortho") * torch.view_as_complex(self.weight)
+        return torch.fft.irfft2(waves, s=x.shape[1:3], norm="ortho").permute(0, 2, 3, 1)
+
+
+@pytest.mark.parametrize("size", [24, 33])
+def test_pictures_with_gradients(size):
+    torch.manual_seed(0)
+    module, x = Filter(17, size), torch.randn(2, size, size, 17)
+
+    def step(function, x):
+        x = x.clone().requires_grad_()
+        y = function(x)
+        return [y.detach(), *torch.autograd.grad(y.square().sum(), [x, module.weight])]
+
+    options = {"cuda.emulate": True, "fallback": False}
+    compiled = torch.compile(module, backend="coil", dynamic=False, options=options)
+    got = step(compiled, x)
+    for a, b in zip(got, step(module, x), strict=True):
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+    assert compiled(x[:0]).shape == (0, size, size, 17)
