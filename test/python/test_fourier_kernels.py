@@ -80,3 +80,15 @@ def test_pictures_with_gradients(size):
         assert a.stride() == b.stride()
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
     assert compiled(x[:0]).shape == (0, size, size, 17)
+
+
+@pytest.mark.parametrize("options", [{}, {"cuda.emulate": True}], ids=["cpu", "gpu"])
+def test_gradients_of_free_sizes(options):
+    """The length of a spectrum is asked of complex numbers, and of their parts when these are all there is."""
+    torch.manual_seed(0)
+    filtered = lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 2, s=x.shape[-2:])
+    compiled = torch.compile(filtered, backend="coil", dynamic=True, options={"fallback": False} | options)
+    for sizes in ((2, 3, 18, 20), (1, 5, 7, 9)):
+        x = torch.randn(sizes, requires_grad=True)
+        got, want = (torch.autograd.grad(f(x).pow(3).sum(), x)[0] for f in (compiled, filtered))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)

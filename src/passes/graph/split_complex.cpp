@@ -136,7 +136,7 @@ class Splitter {
     if (!is_branch_ && n->is_call("aten.view_as_real.default") && is_returned_alone(*n) && lies_in_an_input(n)) return;
     fx::InsertBefore here(n);
     ComplexRewriter r(m_, n, parts_);
-    if (asks_only(*n)) return;
+    if (asks_only(*n)) return ask_a_part(n);
     if (is_decomposed(n->target)) return take_apart(r);
     auto rule = rules().find(n->target);
     if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
@@ -149,6 +149,15 @@ class Splitter {
     } else {
       replace_call(r, std::get<Value>(made), renaming_);
     }
+  }
+
+  /// Sizes are those of a part, which is there when the whole is not.
+  void ask_a_part(Node* n) {
+    const auto parts = n->args[0].is<Node*>() ? parts_.find(n->args[0].as_node()) : parts_.end();
+    if (parts == parts_.end() || !n->target.starts_with("aten.sym_size")) return;
+    Values args = n->args;
+    args[0] = parts->second.re;
+    n->set_args(std::move(args));
   }
 
   /// An error of the rule names the call.
