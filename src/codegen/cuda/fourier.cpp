@@ -121,16 +121,15 @@ class FourierKernel : public PlainKernel {
   }
   std::string second() const { return fmt::format("s + {}", plan_.config.rows); }
 
-  /// The statements that read point i of sequence s from memory. A transform backwards is one of numbers whose parts
-  /// have changed places.
+  /// The statements that read point i of sequence s from memory. Complex numbers are transformed backwards by letting
+  /// their parts change places, here and where they are written.
   std::string read_point() const {
-    const char *re = backwards_ && !takes_apart() ? "y" : "x", *im = backwards_ && !takes_apart() ? "x" : "y";
     if (to_real_) return read_halves();
     if (pairs_)
       return fmt::format("const i64 a = starts[0][s], b = starts[0][{}]; x = a < 0 ? 0 : {}; y = b < 0 ? 0 : {};",
                          second(), element(0, "a", "i"), element(0, "b", "i"));
-    return fmt::format("const i64 a = starts[0][s], b = starts[1][s]; {} = a < 0 ? 0 : {}; {} = a < 0 ? 0 : {};", re,
-                       element(0, "a", "i"), im, element(1, "b", "i"));
+    return fmt::format("const i64 a = starts[0][s], b = starts[1][s]; {} = a < 0 ? 0 : {}; {} = a < 0 ? 0 : {};",
+                       backwards_ ? "y" : "x", element(0, "a", "i"), backwards_ ? "x" : "y", element(1, "b", "i"));
   }
   /// Of two sequences' first halves, the point of the whole of the first plus i times the second. What is behind the
   /// half is what stands in front of it, conjugate. The first point and the middle one count as real.

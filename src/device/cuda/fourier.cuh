@@ -120,11 +120,17 @@ template <class T, int N, int S, int THREADS, int R, int M, bool BY_POINTS, bool
 C_FN void c_fourier_pass(Get get, Put put) {
   constexpr int OF_ONE = N / R, ALL = S * OF_ONE, TURNS = (ALL + THREADS - 1) / THREADS;
   T re[TURNS][R], im[TURNS][R];
+  // The sequence and the first point of turn u; false behind the last.
+  const auto has_turn = [](int u, int& s, int& b) {
+    const int q = (int)threadIdx.x + u * THREADS;
+    s = BY_POINTS ? q / OF_ONE : q % S;
+    b = BY_POINTS ? q % OF_ONE : q / S;
+    return q < ALL;
+  };
 #pragma unroll
   for (int u = 0; u < TURNS; ++u) {
-    const int q = (int)threadIdx.x + u * THREADS;
-    if (q >= ALL) continue;
-    const int s = BY_POINTS ? q / OF_ONE : q % S, b = BY_POINTS ? q % OF_ONE : q / S;
+    int s, b;
+    if (!has_turn(u, s, b)) continue;
 #pragma unroll
     for (int j = 0; j < R; ++j) get(s, b + j * OF_ONE, re[u][j], im[u][j]);
     if (M > 1) c_turn_points<R>(re[u], im[u], b % M, M * R);
@@ -133,9 +139,8 @@ C_FN void c_fourier_pass(Get get, Put put) {
   if (WAIT) c_sync();
 #pragma unroll
   for (int u = 0; u < TURNS; ++u) {
-    const int q = (int)threadIdx.x + u * THREADS;
-    if (q >= ALL) continue;
-    const int s = BY_POINTS ? q / OF_ONE : q % S, b = BY_POINTS ? q % OF_ONE : q / S;
+    int s, b;
+    if (!has_turn(u, s, b)) continue;
 #pragma unroll
     for (int j = 0; j < R; ++j) put(s, b / M * (M * R) + b % M + j * M, re[u][j], im[u][j]);
   }

@@ -285,6 +285,24 @@ n.add(
     n.bools(3, 4),
 )
 n.add("returned", lambda a: (a, a + 0), complex_normal(3))
+n.add(
+    "backwards_of_views",
+    lambda a, b, c: (
+        torch.ops.aten.slice_backward(a, [3, 9], 1, 1, 9, 2),
+        torch.ops.aten.select_backward(b, [3, 4], 0, 1),
+        torch.ops.aten.diagonal_backward(b, [4, 5], 0, 0, 1),
+        torch.ops.aten.unfold_backward(a[None], [1, 6], 1, 4, 1),
+        torch.ops.aten._unsafe_index(a, [torch.tensor([2, 0], device=a.device)]),
+        torch.ops.aten._unsafe_index_put(a, [torch.tensor([2, 0], device=a.device)], b, True),
+        torch.select_copy(a, 1, 2),
+        torch.slice_copy(a, 1, 1, 4, 2),
+        F.pad(c, (1, 2), "reflect"),
+        F.pad(c[None], (1, 2, 0, 1), "replicate"),
+    ),
+    complex_normal(3, 4),
+    complex_normal(4),
+    complex_normal(2, 5),
+)
 
 f.add(
     "complex",
