@@ -1,7 +1,6 @@
 #include "runtime/cuda/driver/dnn.h"
 
 #include <algorithm>
-#include <span>
 
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
@@ -305,11 +304,10 @@ bool DnnGraph::build(const Freedom& freedom) {
   set(graph, kGraphHandle, kHandleType, handle);
   set(graph, kGraphOperations, kDescriptorType, static_cast<std::int64_t>(operations_.size()), operations_.data());
   if (dnn_.finalize_(graph) != 0) return refused("the graph");
-  return (freedom.matrix_units_first && try_mode(graph, kHeuristicA, true)) || try_mode(graph, kHeuristicA) ||
-         try_mode(graph, kHeuristicFallback);
+  return try_mode(graph, kHeuristicA) || try_mode(graph, kHeuristicFallback);
 }
 
-bool DnnGraph::try_mode(Descriptor graph, int mode, bool on_matrix_units) {
+bool DnnGraph::try_mode(Descriptor graph, int mode) {
   Descriptor heuristic = make(kHeuristic);
   set(heuristic, kHeuristicGraph, kDescriptorType, graph);
   set(heuristic, kHeuristicMode, kHeuristicModeType, mode);
@@ -323,23 +321,23 @@ bool DnnGraph::try_mode(Descriptor graph, int mode, bool on_matrix_units) {
   if (dnn_.get_(heuristic, kHeuristicResults, kDescriptorType, count, &returned, configs.data()) != 0)
     return refused("engines");
   configs.resize(static_cast<std::size_t>(returned));
-  return std::any_of(configs.begin(), configs.end(), [&](Descriptor c) { return try_config(c, on_matrix_units); });
+  return std::any_of(configs.begin(), configs.end(), [&](Descriptor c) { return try_config(c); });
 }
 
-bool DnnGraph::try_config(Descriptor config, bool on_matrix_units) {
+bool DnnGraph::try_config(Descriptor config) {
   Descriptor engine = make(kEngine);
   std::int64_t count = 0;
   if (dnn_.get_(config, kConfigEngine, kDescriptorType, 1, &count, &engine) != 0) return refused("an engine");
-  int all[16] = {};
+  int notes[16] = {};
   count = 0;
-  if (dnn_.get_(engine, kEngineNote, kNoteType, 16, &count, all) != 0) count = 0;
-  const std::span<const int> notes(all, static_cast<std::size_t>(std::min<std::int64_t>(count, 16)));
-  const auto has = [&](int note) { return std::ranges::find(notes, note) != notes.end(); };
-  if ((has(kNoteNondeterministic) && !freedom_.any_order) || (has(kNoteTensorCore) && !freedom_.matrix_units) ||
-      (has(kNoteDownConvert) && !freedom_.narrower) || (on_matrix_units && !has(kNoteTensorCore))) {
-    why_ = "engines that are left out for what they do to numbers";
-    return false;
-  }
+  if (dnn_.get_(engine, kEngineNote, kNoteType, 16, &count, notes) == 0)
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(count, 16); ++i)
+      if ((notes[i] == kNoteNondeterministic && !freedom_.any_order) ||
+          (notes[i] == kNoteTensorCore && !freedom_.matrix_units) ||
+          (notes[i] == kNoteDownConvert && !freedom_.narrower)) {
+        why_ = "engines that are left out for what they do to numbers";
+        return false;
+      }
   Descriptor plan = make(kPlan);
   void* handle = dnn_.handle();
   set(plan, kPlanHandle, kHandleType, handle);

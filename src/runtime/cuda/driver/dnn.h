@@ -86,14 +86,11 @@ class DnnGraph {
   void reshape(Tensor x, Tensor y);
   void reduce(int mode, Tensor x, Tensor y);
 
-  /// What an engine may do to numbers, and which ones are tried first.
+  /// What an engine may do to numbers.
   struct Freedom {
     bool matrix_units = true;  ///< their products, which round f32 operands to TF32
     bool narrower = true;      ///< convert operands to narrower types
     bool any_order = false;    ///< add up in an order that differs from run to run
-    /// Those that use matrix units: in 16 bits the library's list may begin with one that does not, and takes many
-    /// times as long.
-    bool matrix_units_first = false;
   };
   /// Chooses an engine. False when none takes the graph (`why` then says what the library said last).
   bool build(const Freedom&);
@@ -122,9 +119,8 @@ class DnnGraph {
   void wait_for_operands(std::span<const void* const> pointers);
   Descriptor convolution_kind(const Convolution&);
   void set_factors(Descriptor, int alpha, int beta);
-  /// Takes the first engine of a list that `freedom_` allows, of all or of those that use matrix units.
-  bool try_mode(Descriptor graph, int mode, bool on_matrix_units = false);
-  bool try_config(Descriptor config, bool on_matrix_units);
+  bool try_mode(Descriptor graph, int mode);
+  bool try_config(Descriptor config);
 
   Dnn& dnn_;
   std::vector<Descriptor> owned_, tensors_, operations_;

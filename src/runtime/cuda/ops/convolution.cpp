@@ -138,9 +138,7 @@ class ConvolutionCall : public PreparedCall {
       return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}});
     };
     const bool exact = p.x.dtype == DType::F32;
-    const DnnGraph::Freedom freedom{.matrix_units = !exact || p.tf32,
-                                    .narrower = !exact,
-                                    .matrix_units_first = size_of(p.x.dtype) == 2 && p.groups == 1};
+    const DnnGraph::Freedom freedom{.matrix_units = !exact || p.tf32, .narrower = !exact};
 
     Part* part = &start();
     DnnGraph::Tensor xt = use(*part, x), wt = use(*part, w);
