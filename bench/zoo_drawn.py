@@ -140,11 +140,8 @@ class Named(torch.nn.Module):
         self.settings = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
 
     def forward(self, *inputs):
-        out = self.model.model(**dict(zip(self.names, inputs, strict=True)), **self.settings)
-        for name in Output.NAMES:
-            if getattr(out, name, None) is not None:
-                return getattr(out, name)
-        return [v for v in out.to_tuple() if isinstance(v, torch.Tensor)]
+        out = self.model(**dict(zip(self.names, inputs, strict=True)), **self.settings)
+        return out if isinstance(out, torch.Tensor) else [v for v in out.to_tuple() if isinstance(v, torch.Tensor)]
 
 
 def transformers_entry(kind):

@@ -32,8 +32,8 @@ class Output(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, *inputs):
-        out = self.model(*inputs)
+    def forward(self, *inputs, **named):
+        out = self.model(*inputs, **named)
         for name in self.NAMES:
             if getattr(out, name, None) is not None:
                 return getattr(out, name)

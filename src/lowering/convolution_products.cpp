@@ -100,8 +100,7 @@ TensorBox one_channel_of_products(Context& ctx, const TensorBox& x, const Tensor
   const TensorBox w =
       pointwise(ctx, x.dtype(), by_tap, element_at(ctx, weight, {0, ctx.graph.ivar(1), tap}, by_tap, {}, inside));
   const BufferView rows = channels_last_operand(ctx, x), of_taps = library_operand(ir::contiguous(w));
-  auto [made, out] = library_result(ctx, DType::F32, {x.sizes[0], x.sizes[2], columns},
-                                    sym::contiguous_strides(Exprs{x.sizes[0], x.sizes[2], columns}));
+  auto [made, out] = library_result(ctx, DType::F32, {x.sizes[0], x.sizes[2], columns});
   ctx.graph.buffer(out.buffer).layout.fixed = true;
   const Expr count = places(x.sizes);
   multiply(ctx, {rows.buffer, rows.dtype, {count, x.sizes[1]}, {x.sizes[1], 1}, rows.offset},

@@ -2,6 +2,7 @@
 // kernel stay, or become transforms along the last dimension; others go as products with matrices of cosines and sines,
 // in two steps where they have factors (Cooley and Tukey 1965), so that 4096 points cost 128 products each, not 4096; a
 // long length without factors is a convolution by a chirp, with transforms of twice its length (Bluestein 1970).
+#include <bit>
 #include <cmath>
 
 #include "library_ops/fourier.h"
@@ -102,21 +103,19 @@ Parts chirp(ComplexRewriter& r, std::int64_t n, std::int64_t count, DType type) 
 
 /// As j k = (j^2 + k^2 - (k - j)^2) / 2: turned by a chirp, put together with its inverse, and turned again.
 Parts by_chirp(ComplexRewriter& r, const Parts& x, bool forward, const Expr& kept, std::int64_t n) {
-  const DType type = r.dtype(x.re);
   const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
-  std::int64_t m = 1;
-  while (m < 2 * n - 1) m *= 2;
-  const auto times = [](ComplexRewriter& s, const Value& v, const Value& table) { return Value(s.mul(v, table)); };
-  const Parts wave = chirp(r, n, n, type), around = chirp(r, n, m, type);
-  const auto padded = [&](const Value& v) {
-    return v.is_none() ? v : Value(r.call("aten.constant_pad_nd.default", {v, Values{0, m - n}, 0}));
+  const auto m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(2 * n - 1)));
+  const auto wave = [&](std::int64_t count, bool conjugate) {
+    const Parts w = chirp(r, n, count, r.dtype(x.re));
+    return conjugate ? r.conjugate(w) : w;
   };
-  const Parts inverse = forward ? around : Parts{around.re, r.negated(around.im)};
-  Parts y = transform(r, on_both(turned(r, x, wave, forward, times), padded), true, m);
-  y = transform(r, turned(r, y, transform(r, inverse, true, m), false, times), false, m);
+  const Parts turn = wave(n, forward), inverse = transform(r, wave(m, !forward), true, m);
+  Parts y = on_both(r.product(x, turn), [&](const Value& v) {
+    return Value(r.call("aten.constant_pad_nd.default", {v, Values{0, m - n}, 0}));
+  });
+  y = transform(r, r.product(transform(r, y, true, m), inverse), false, m);
   y = on_both(y, [&](const Value& v) { return r.mul(r.slice(v, last, 0, kept), 1.0 / static_cast<double>(m)); });
-  const auto cut = [&](const Value& v) { return r.slice(v, 0, 0, kept); };
-  return turned(r, y, on_both(wave, cut), forward, times);
+  return r.product(y, on_both(turn, [&](const Value& v) { return r.slice(v, 0, 0, kept); }));
 }
 
 /// The first `kept` points along the last dimension.
