@@ -17,8 +17,9 @@ std::vector<Descriptor> convolution_ops() {
                                   .packable = true},
                                  "[O]"),
        .results = {{"y", "[N, O, ..]"}},
-       .attributes = with_epilogue_attributes({kStride, kPadding, kPaddingEnd, kDilation, kGroups, kTransposed,
-                                               kOutputPadding, kWeightSizes, kPackedDesc, kAlgorithm, kTile}),
+       .attributes =
+           with_epilogue_attributes({kStride, kPadding, kPaddingEnd, kDilation, kGroups, kTransposed, kOutputPadding,
+                                     kWeightSizes, kPackedDesc, kAlgorithm, kTile, kFixedEngine}),
        .post_ops = all_post_ops(),
        .traits = {Trait::Convolution, Trait::TakesPostOps, Trait::ChannelsLast}},
       {.name = std::string(convolution_weights::kName),
@@ -26,7 +27,7 @@ std::vector<Descriptor> convolution_ops() {
                    "dilation] over images n and places p.",
        .operands = {{"x", "[N, C, ..]"}, {"dy", "[N, O, ..]"}},
        .results = {{"dw", "[O, C / groups, ..]"}},
-       .attributes = {kStride, kPadding, kDilation, kGroups, kTf32},
+       .attributes = {kStride, kPadding, kDilation, kGroups, kTf32, convolution::kFixedEngine},
        .traits = {Trait::ConvolutionGradient, Trait::ChannelsLast}},
       {.name = std::string(convolution::kBlocked),
        .sentence =

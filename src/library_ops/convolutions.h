@@ -32,6 +32,11 @@ inline constexpr Text kAlgorithm{
     .presence = Presence::Optional};
 inline constexpr Integer kTile{
     .name = "tile", .sentence = "Side of the tiles of either.", .presence = Presence::Optional};
+inline constexpr Flag kFixedEngine{
+    .name = "fixed_engine",
+    .sentence =
+        "On a GPU, the library's engine is its first choice and not what measured fastest, so that bits are the "
+        "same in every process."};
 inline constexpr std::string_view kWinograd = "winograd", kWinogradSlices = "winograd_slices";
 }  // namespace convolution
 
@@ -49,6 +54,7 @@ class WindowCall : public View {
   std::vector<std::int64_t> dilation(std::size_t spatial) const { return sizes(convolution::kDilation, spatial); }
   std::int64_t groups() const { return this->value(convolution::kGroups); }
   bool tf32() const { return this->value(kTf32); }
+  bool fixed_engine() const { return this->value(convolution::kFixedEngine); }
 
  protected:
   std::vector<std::int64_t> sizes(const Integers& key, std::size_t spatial) const {

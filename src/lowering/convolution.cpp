@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "ir/relayout.h"
+#include "library_ops/convolutions.h"
 #include "lowering/convolution_products.h"
 #include "lowering/convolution_windows.h"
 #include "support/error.h"
@@ -56,18 +57,15 @@ void absorb_padding(Context& ctx, const fx::Node& input, TensorBox& x, std::vect
 // GPU libraries have slow kernels for channels that are no whole vectors: the three of an image, the one of a
 // recording. There a convolution becomes one of stride 1 whose channels are those of stride^d neighbours, up to whole
 // vectors, with a window as many times smaller; patches side by side become a product that way, and so do windows that
-// fit into one vector as a whole. What is made of the input and of the weights costs a pass over each.
-
-constexpr std::int64_t kPlanes = 64;  // channels of which a copy is not worth it
+// fit into one vector as a whole. What is made of the input and of the weights costs a pass over each. A window with
+// gaps stays as it is, and channels of zeros are added alone.
 
 bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16; }
 
-bool gathers_channels(Context& ctx, const TensorBox& x, std::int64_t groups,
-                      const std::vector<std::int64_t>& dilation) {
-  const auto channels = x.sizes[1].constant();
-  return ctx.product_vector_bytes() > 0 && is_narrow(x.dtype()) && groups == 1 && channels && *channels < kPlanes &&
-         *channels * static_cast<std::int64_t>(size_of(x.dtype())) % ctx.product_vector_bytes() != 0 &&
-         std::all_of(dilation.begin(), dilation.end(), [](std::int64_t d) { return d == 1; });
+/// Elements of a vector, whole numbers of which a library wants channels to be in: 1 where it wants nothing.
+std::int64_t channel_step(const Context& ctx, DType dtype, std::int64_t groups) {
+  if (!is_narrow(dtype) || groups != 1 || ctx.product_vector_bytes() == 0) return 1;
+  return ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(dtype));
 }
 
 /// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding, for
@@ -90,19 +88,19 @@ TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const s
   return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));
 }
 
+std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
+
 /// A convolution of x by a weight of these sizes, which become those of one with stride 1.
 void gather_channels(Context& ctx, TensorBox& x, TensorBox& weight, std::vector<std::int64_t>& weight_sizes,
-                     std::vector<std::int64_t>& stride, std::vector<std::int64_t>& padding) {
+                     std::vector<std::int64_t>& stride, std::vector<std::int64_t>& padding, std::int64_t step) {
   const std::size_t spatial = stride.size();
-  const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(x.dtype()));
   const std::vector<std::int64_t> windows(weight_sizes.begin() + 2, weight_sizes.end());
   std::vector<std::int64_t> patch = stride;
   const auto times = [](std::int64_t n, const std::vector<std::int64_t>& sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), n, std::multiplies<>());
   };
   if (times(weight_sizes[1], windows) <= step) patch = windows;
-  const std::int64_t channels = times(weight_sizes[1], patch);
-  weight_sizes[1] = (channels + step - 1) / step * step;
+  weight_sizes[1] = round_up(times(weight_sizes[1], patch), step);
   Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
   for (std::size_t d = 0; d < spatial; ++d) {
     std::int64_t& window = weight_sizes[2 + d];
@@ -116,20 +114,47 @@ void gather_channels(Context& ctx, TensorBox& x, TensorBox& weight, std::vector<
   padding.assign(spatial, 0);
 }
 
-/// Whether a convolution gives a single channel, for which a GPU's library has slow kernels in 16 bits: it is one of
-/// the channels of a vector then, the others of which are 0.
-bool gives_one_channel(const Context& ctx, DType dtype, const std::vector<std::int64_t>& weight_sizes,
-                       std::int64_t groups) {
-  return is_narrow(dtype) && ctx.product_vector_bytes() > 0 && groups == 1 && weight_sizes[0] == 1 &&
-         weight_sizes[1] > 1;
+/// A tensor with as many channels, which are its dimension `d`: those beyond its own are 0.
+TensorBox with_channels(Context& ctx, const TensorBox& box, std::size_t d, std::int64_t channels) {
+  Exprs sizes = box.sizes;
+  sizes[d] = channels;
+  const Element inside = condition(ctx, sym::lt(ctx.graph.ivar(d), box.sizes[d]));
+  return pointwise(ctx, box.dtype(), sizes, element_at(ctx, box, ctx.graph.ivars(sizes.size()), sizes, {}, inside));
 }
 
-/// Weights or biases of so many channels, those beyond the first ones of which are 0.
-TensorBox with_channels(Context& ctx, const TensorBox& box, std::int64_t channels) {
-  Exprs sizes = box.sizes;
-  sizes[0] = channels;
-  const Element inside = condition(ctx, sym::lt(ctx.graph.ivar(0), box.sizes[0]));
-  return pointwise(ctx, box.dtype(), sizes, element_at(ctx, box, ctx.graph.ivars(sizes.size()), sizes, {}, inside));
+/// A convolution by a weight of known sizes as it will be called.
+struct Call {
+  TensorBox x, weight;
+  std::optional<TensorBox> bias;
+  std::vector<std::int64_t> weight_sizes, stride, before, after;  ///< before, after: zeros around x
+  bool transposed = false, gaps = false;                          ///< between the places of a window
+  std::int64_t step = 1;                                          ///< the library wants channels in multiples of it
+
+  std::size_t of_x() const { return transposed ? 0 : 1; }  ///< the weight's dimension of the input's channels
+  std::size_t of_y() const { return transposed ? 1 : 0; }
+};
+
+/// Gives the input whole vectors of channels.
+void widen_input(Context& ctx, Call& c) {
+  std::int64_t& channels = c.weight_sizes[c.of_x()];
+  if (channels % c.step == 0) return;
+  if (!c.transposed && !c.gaps) {
+    gather_channels(ctx, c.x, c.weight, c.weight_sizes, c.stride, c.before, c.step);
+    c.after = c.before;
+    return;
+  }
+  channels = round_up(channels, c.step);
+  c.x = with_channels(ctx, c.x, 1, channels);
+  c.weight = with_channels(ctx, c.weight, c.of_x(), channels);
+}
+
+/// Likewise the result.
+void widen_result(Context& ctx, Call& c) {
+  std::int64_t& channels = c.weight_sizes[c.of_y()];
+  if (channels % c.step == 0) return;
+  channels = round_up(channels, c.step);
+  c.weight = with_channels(ctx, c.weight, c.of_y(), channels);
+  if (c.bias) c.bias = with_channels(ctx, *c.bias, 0, channels);
 }
 
 /// Whether convolutions of each channel by itself are loops: the library of a device with grids of threads is slow at
@@ -167,69 +192,72 @@ std::vector<std::int64_t> known_ones(const Exprs& sizes) {
   return out;
 }
 
-/// Widens a weight of one result, and the bias, to as many as a vector has; gives that number.
-std::int64_t widen_to_vector(Context& ctx, TensorBox& weight, std::optional<TensorBox>& bias) {
-  const std::int64_t channels = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(weight.dtype()));
-  weight = with_channels(ctx, weight, channels);
-  if (bias) bias = with_channels(ctx, *bias, channels);
-  return channels;
+/// Where the same inputs are to give the same bits, no library's engine is chosen by measurement.
+void fix_engine(const Context& ctx, library_ops::Attributes& attributes) {
+  if (ctx.options.orders_writes) attributes.emplace(library_ops::convolution::kFixedEngine.name, std::int64_t{1});
+}
+
+/// The result of the library's operation `name`, whose attributes are those and what `c` says.
+TensorBox call(Context& ctx, const Call& c, std::string_view name, bool innermost, library_ops::Attributes attributes) {
+  const sym::TensorMeta& meta = ctx.result();
+  const bool known = c.weight_sizes.size() == c.weight.rank();
+  Exprs sizes = meta.sizes;
+  if (known && c.step > 1) sizes[1] = c.weight_sizes[c.of_y()];
+  const auto operand = innermost ? c.x.copied(begins_and_lies_channels_last) : std::nullopt;
+  std::vector<BufferView> inputs{operand ? *operand : open_operand(ctx, c.x), library_operand(c.weight)};
+  if (c.bias) inputs.push_back(library_operand(*c.bias));
+  const Exprs rows = sizes == meta.sizes ? meta.strides : sym::contiguous_strides(sizes);
+  auto [box, out] = library_result(ctx, meta.dtype, sizes, innermost ? ir::channels_last(sizes) : rows);
+  box.sizes[1] = meta.sizes[1];
+  attributes.insert({{"stride", c.stride},
+                     {"padding", c.before},
+                     {"padding_end", c.after},
+                     {"transposed", std::int64_t{c.transposed}},
+                     {"has_bias", std::int64_t{c.bias.has_value()}}});
+  if (known) attributes.emplace("weight_sizes", c.weight_sizes);
+  if (name == library_ops::convolution::kName) fix_engine(ctx, attributes);
+  add_library_call(ctx, std::string(name), std::move(attributes), std::move(inputs), {out});
+  return box;
 }
 
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 Lowered convolution(Context& ctx, const Values& args) {
-  TensorBox x = ctx.tensor(args[0]);
-  TensorBox weight = ctx.tensor(args[1]);
-  auto bias = ctx.optional_tensor(args[2]);
-  const std::size_t spatial = weight.rank() - 2;
+  Call c{.x = ctx.tensor(args[0]), .weight = ctx.tensor(args[1]), .bias = ctx.optional_tensor(args[2])};
+  const std::size_t spatial = c.weight.rank() - 2;
   auto list = [&](std::size_t i) {
     auto values = constants(ctx, args[i]);
     if (values.size() == 1) values.resize(spatial, values[0]);
     return values;
   };
-  const bool transposed = args[6].as_bool();
-  std::vector<std::int64_t> before = list(4), after = before;
-  if (!transposed) absorb_padding(ctx, *args[0].as_node(), x, before, after);
-  std::vector<std::int64_t> weight_sizes = known_ones(weight.sizes);  // else the library goes by what comes
-  const bool known = weight_sizes.size() == weight.rank();
-  const sym::TensorMeta& meta = ctx.result();
-  std::vector<std::int64_t> stride = list(3);
+  const std::vector<std::int64_t> dilation = list(5), more = list(7);
   const std::int64_t groups = constant(ctx, args[8]);
-  if (by_windows(ctx) && x.rank() == spatial + 2 &&
-      computes_by_windows(facts_of(x.dtype(), weight.sizes, groups, transposed)))
-    return windowed_convolution(ctx, {stride, before, list(5), transposed}, x, weight, bias);
-  if (known && !transposed && x.rank() == spatial + 2 && gathers_channels(ctx, x, groups, list(5))) {
-    gather_channels(ctx, x, weight, weight_sizes, stride, before);
-    after = before;
-  }
+  c.transposed = args[6].as_bool();
+  c.gaps = std::ranges::any_of(dilation, [](std::int64_t d) { return d != 1; });
+  c.stride = list(3);
+  c.before = c.after = list(4);
+  if (!c.transposed) absorb_padding(ctx, *args[0].as_node(), c.x, c.before, c.after);
+  c.weight_sizes = known_ones(c.weight.sizes);  // else the library goes by what comes
+  const bool known = c.weight_sizes.size() == c.weight.rank();
+  const ConvolutionFacts facts = facts_of(c.x.dtype(), c.weight.sizes, groups, c.transposed);
+  if (by_windows(ctx) && c.x.rank() == spatial + 2 && computes_by_windows(facts))
+    return windowed_convolution(ctx, {c.stride, c.before, dilation, c.transposed}, c.x, c.weight, c.bias);
+  if (known && c.x.rank() == spatial + 2) c.step = channel_step(ctx, c.x.dtype(), groups);
+  if (known) widen_input(ctx, c);
   // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention
   // are then rows.
+  const sym::TensorMeta& meta = ctx.result();
   const bool innermost = ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights);
-  const bool own = by_groups(ctx, facts_of(x.dtype(), weight.sizes, groups, transposed), weight.sizes,
-                             {{}, stride, list(5), groups}, false);
-  if (innermost && !own && before == after && std::ranges::all_of(list(7), [](std::int64_t n) { return n == 0; }) &&
-      x.dtype() == weight.dtype() && is_product_of_groups(x, weight.sizes, groups, stride, before))
-    return product_of_groups(ctx, x, weight, bias, groups, transposed);
-  const bool to_one = known && !transposed && gives_one_channel(ctx, x.dtype(), weight_sizes, groups);
-  if (to_one && before == after && x.dtype() == weight.dtype() && is_one_channel_of_products(x, weight_sizes))
-    return one_channel_of_products(ctx, x, weight, bias, stride[0], before[0], list(5)[0]);
-  Exprs sizes = meta.sizes;
-  if (to_one) sizes[1] = weight_sizes[0] = widen_to_vector(ctx, weight, bias);
-  const auto operand = innermost ? x.copied(begins_and_lies_channels_last) : std::nullopt;
-  std::vector<BufferView> inputs{operand ? *operand : open_operand(ctx, x), library_operand(weight)};
-  if (bias) inputs.push_back(library_operand(*bias));
-  auto [box, out] = library_result(ctx, meta.dtype, sizes, innermost ? ir::channels_last(sizes) : meta.strides);
-  box.sizes[1] = meta.sizes[1];
-  library_ops::Attributes attributes = {{"stride", stride},
-                                        {"padding", before},
-                                        {"padding_end", after},
-                                        {"dilation", list(5)},
-                                        {"transposed", std::int64_t{transposed}},
-                                        {"output_padding", list(7)},
-                                        {"groups", groups},
-                                        {"has_bias", std::int64_t{bias.has_value()}}};
-  if (known) attributes.emplace("weight_sizes", weight_sizes);
-  add_library_call(ctx, own ? "blocked_convolution" : "convolution", std::move(attributes), std::move(inputs), {out});
-  return box;
+  const bool own = by_groups(ctx, facts_of(c.x.dtype(), c.weight.sizes, groups, c.transposed), c.weight.sizes,
+                             {{}, c.stride, dilation, groups}, false);
+  const bool plain = c.before == c.after && c.x.dtype() == c.weight.dtype() &&
+                     std::ranges::all_of(more, [](std::int64_t n) { return n == 0; });
+  if (innermost && !own && plain && is_product_of_groups(c.x, c.weight.sizes, groups, c.stride, c.before))
+    return product_of_groups(ctx, c.x, c.weight, c.bias, groups, c.transposed);
+  if (c.step > 1 && plain && !c.transposed && is_one_channel_of_products(c.x, c.weight_sizes))
+    return one_channel_of_products(ctx, c.x, c.weight, c.bias, c.stride[0], c.before[0], dilation[0]);
+  if (known) widen_result(ctx, c);
+  return call(ctx, c, own ? "blocked_convolution" : "convolution", innermost,
+              {{"dilation", dilation}, {"output_padding", more}, {"groups", groups}});
 }
 
 /// Of shares of the places, summed up.
@@ -276,9 +304,10 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
       of_dy.dtype() == of_x.dtype() && is_product_of_groups(of_x, meta.sizes, groups, list(4), list(5)))
     return std::vector<TensorBox>{{}, weight_gradient_of_groups(ctx, of_x, of_dy, groups, meta), {}};
   const BufferView x = library_operand(of_x), dy = library_operand(of_dy);
-  const library_ops::Attributes attributes = {
+  library_ops::Attributes attributes = {
       {"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", groups}};
   if (own) return std::vector<TensorBox>{{}, weight_gradient_by_groups(ctx, attributes, x, dy), {}};
+  fix_engine(ctx, attributes);
   auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
   add_library_call(ctx, "convolution_weights", attributes, {x, dy}, {out});
   return std::vector<TensorBox>{{}, box, {}};

@@ -84,7 +84,7 @@ TensorBox product_of_groups(Context& ctx, const TensorBox& x, const TensorBox& w
 
 bool is_one_channel_of_products(const TensorBox& x, const std::vector<std::int64_t>& weight) {
   constexpr std::int64_t kMostTaps = 16;
-  return x.rank() == 3 && weight.size() == 3 && weight[2] <= kMostTaps &&
+  return x.rank() == 3 && weight.size() == 3 && weight[0] == 1 && weight[2] <= kMostTaps &&
          weight[1] * static_cast<std::int64_t>(size_of(x.dtype())) % kVector == 0;
 }
 

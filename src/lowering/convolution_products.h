@@ -18,7 +18,7 @@ TensorBox product_of_groups(Context&, const TensorBox& x, const TensorBox& weigh
 TensorBox weight_gradient_of_groups(Context&, const TensorBox& x, const TensorBox& dy, std::int64_t groups,
                                     const sym::TensorMeta& meta);
 
-/// Whether a convolution to one channel by a weight of sizes [1, C, K...] is one of sequences, by windows of at most 16
+/// Whether a convolution of x by a weight of these sizes is one of sequences to one channel, by windows of at most 16
 /// places and of channels in whole vectors.
 bool is_one_channel_of_products(const TensorBox& x, const std::vector<std::int64_t>& weight);
 

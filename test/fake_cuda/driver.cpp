@@ -481,6 +481,11 @@ Result cuStreamEndCapture(void* stream, void** graph) {
   live_graphs += made != nullptr;
   return *graph = made.release(), ended;
 }
+Result cuStreamIsCapturing(void* stream, int* status) {
+  std::lock_guard lock(driver().mutex);
+  CHECKED(usable(stream));
+  return *status = stream_of(stream).capture ? 1 : 0, kDone;
+}
 Result cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
   ENTER("cuGraphInstantiateWithFlags");
   ++driver().machine.live_graphs;

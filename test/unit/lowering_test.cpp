@@ -228,6 +228,16 @@ TEST_F(LoweringTest, PaddingJoinsTheConvolution) {
   EXPECT_EQ(std::get<std::vector<std::int64_t>>(attributes.at("padding_end")), (std::vector<std::int64_t>{1, 1}));
 }
 
+TEST_F(LoweringTest, NoEngineIsMeasuredWhereBitsAreToBeTheSame) {
+  auto* x = b.input("x", DType::F32, {1, 2, 8, 8});
+  module = b.build({b.op("aten.convolution.default", {x, weight("w", {2, 2, 3, 3}), None{}, Values{1, 1}, Values{1, 1},
+                                                      Values{1, 1}, false, Values{0, 0}, 1})});
+  for (const bool same : {false, true}) {
+    graph = lower(*module, {.orders_writes = same});
+    EXPECT_EQ(std::get<ir::Extern>(graph->operations()[0].node).attributes.contains("fixed_engine"), same);
+  }
+}
+
 TEST_F(LoweringTest, AttentionTakesViews) {
   auto* x = b.input("x", DType::F32, {2, 5, 8});
   auto heads = [&](fx::Node* t) {

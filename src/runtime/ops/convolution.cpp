@@ -141,6 +141,7 @@ ConvolutionProblem convolution_problem(const Attributes& attributes, std::span<c
   p.groups = given.groups();
   p.transposed = given.transposed();
   p.tf32 = given.tf32();
+  p.fixed_engine = given.fixed_engine();
   p.winograd_tile = given.winograd_slices();
   p.post = given.post();
   check(p);

@@ -21,6 +21,7 @@ struct ConvolutionProblem {
   std::int64_t images = 1;  ///< where each is computed by itself (batch_invariant): how many; x and y then have one
   bool transposed = false;
   bool tf32 = false;                          ///< on CUDA: may round f32 operands to TF32
+  bool fixed_engine = false;                  ///< on CUDA: the library's first choice, whatever time it takes
   std::optional<std::int64_t> winograd_tile;  ///< that the weight is to be packed for (runtime/ops/panel/winograd.h)
 
   std::size_t spatial() const { return x.sizes.size() - 2; }

@@ -106,6 +106,7 @@ WeightGradientProblem weight_gradient_problem(const Attributes& attributes, std:
   p.dilation = given.dilation(p.spatial());
   p.groups = given.groups();
   p.tf32 = given.tf32();
+  p.fixed_engine = given.fixed_engine();
   const bool fits = p.groups > 0 && p.x.sizes[0] == p.dy.sizes[0] && p.dw.sizes[0] == p.dy.sizes[1] &&
                     p.dy.sizes[1] % p.groups == 0 && p.dw.sizes[1] * p.groups == p.x.sizes[1] &&
                     std::all_of(p.stride.begin(), p.stride.end(), [](auto s) { return s > 0; });

@@ -10,7 +10,8 @@ struct WeightGradientProblem {
   BoundView x, dy, dw;  ///< [N, C, ..], [N, O, ..], [O, C/groups, ..]
   Sizes stride, padding, dilation;
   std::int64_t groups = 1;
-  bool tf32 = false;  ///< on CUDA: may round f32 operands to TF32
+  bool tf32 = false;          ///< on CUDA: may round f32 operands to TF32
+  bool fixed_engine = false;  ///< on CUDA: the library's first choice, whatever time it takes
 
   std::size_t spatial() const { return x.sizes.size() - 2; }
 };

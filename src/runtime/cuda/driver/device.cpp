@@ -23,6 +23,14 @@ CudaDevice::CudaDevice(std::shared_ptr<const Driver> driver, int index) : driver
   d.check(d.device_attribute(&shared_bytes_, kAttributeSharedOptin, ordinal_), "tell the device's shared memory");
   d.check(d.device_attribute(&cache_bytes_, kAttributeL2, ordinal_), "tell the device's cache");
   capability_ = major * 10 + minor;
+  const auto number = [&](int attribute) {
+    int value = 0;
+    d.check(d.device_attribute(&value, attribute, ordinal_), "tell the device's speed");
+    return static_cast<double>(value);
+  };
+  constexpr double kHertz = 1e3, kBits = 8, kTransfers = 2;  // of a kilohertz, of a byte, of a cycle of the memory
+  cycles_per_second_ = number(kAttributeMultiprocessors) * number(kAttributeClock) * kHertz;
+  bytes_per_second_ = number(kAttributeMemoryClock) * kHertz * kTransfers * number(kAttributeBusWidth) / kBits;
   d.check(d.context_retain(&context_, ordinal_), "make a context on the device");
 }
 

@@ -20,10 +20,12 @@ class CudaDevice {
   const Driver& driver() const { return *driver_; }
   Device device() const { return {DeviceType::CUDA, index_}; }
   ContextHandle context() const { return context_; }
-  int capability() const { return capability_; }      ///< 90 for compute capability 9.0
-  int shared_bytes() const { return shared_bytes_; }  ///< that one block may ask for
-  const std::string& name() const { return name_; }   ///< `NVIDIA H200`
-  int cache_bytes() const { return cache_bytes_; }    ///< of the second-level cache
+  int capability() const { return capability_; }                   ///< 90 for compute capability 9.0
+  int shared_bytes() const { return shared_bytes_; }               ///< that one block may ask for
+  const std::string& name() const { return name_; }                ///< `NVIDIA H200`
+  int cache_bytes() const { return cache_bytes_; }                 ///< of the second-level cache
+  double bytes_per_second() const { return bytes_per_second_; }    ///< of its memory, at most
+  double cycles_per_second() const { return cycles_per_second_; }  ///< of all its multiprocessors together
   /// `cuda:0 (NVIDIA H200)`.
   std::string describe() const;
 
@@ -34,6 +36,7 @@ class CudaDevice {
   ContextHandle context_ = nullptr;
   std::string name_;
   int capability_ = 0, shared_bytes_ = 0, cache_bytes_ = 0;
+  double bytes_per_second_ = 0, cycles_per_second_ = 0;
 };
 
 /// Makes a device's context current in the calling thread for its lifetime.

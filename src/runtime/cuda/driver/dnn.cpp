@@ -1,6 +1,7 @@
 #include "runtime/cuda/driver/dnn.h"
 
 #include <algorithm>
+#include <span>
 
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
@@ -45,7 +46,7 @@ constexpr int kReshapeX = 2200, kReshapeY = 2201;
 // and modes.
 constexpr int kFloat = 0, kCrossCorrelation = 1, kGenIndex = 501, kBinarySelect = 601, kHeuristicFallback = 2,
               kHeuristicA = 3;
-constexpr int kNoteTensorCore = 0, kNoteDownConvert = 1, kNoteNondeterministic = 4;
+constexpr int kNoteTensorCore = 0, kNoteDownConvert = 1, kNoteNarrowSums = 2, kNoteNondeterministic = 4;
 
 int dnn_type(DType d) {
   switch (d) {
@@ -295,7 +296,7 @@ bool DnnGraph::refused(const char* step) {
   return false;
 }
 
-bool DnnGraph::build(const Freedom& freedom) {
+bool DnnGraph::build(const Freedom& freedom, int skipped) {
   if (!taken_) return false;
   freedom_ = freedom;
   dnn_.follow_queue();
@@ -304,10 +305,15 @@ bool DnnGraph::build(const Freedom& freedom) {
   set(graph, kGraphHandle, kHandleType, handle);
   set(graph, kGraphOperations, kDescriptorType, static_cast<std::int64_t>(operations_.size()), operations_.data());
   if (dnn_.finalize_(graph) != 0) return refused("the graph");
-  return try_mode(graph, kHeuristicA) || try_mode(graph, kHeuristicFallback);
+  to_skip_ = skipped;
+  constexpr int kLists[] = {kHeuristicA, kHeuristicFallback};
+  const auto found = [&](std::optional<bool> on_matrix_units) {
+    return std::ranges::any_of(kLists, [&](int mode) { return try_mode(graph, mode, on_matrix_units); });
+  };
+  return freedom.matrix_units_first ? found(true) || found(false) : found(std::nullopt);
 }
 
-bool DnnGraph::try_mode(Descriptor graph, int mode) {
+bool DnnGraph::try_mode(Descriptor graph, int mode, std::optional<bool> on_matrix_units) {
   Descriptor heuristic = make(kHeuristic);
   set(heuristic, kHeuristicGraph, kDescriptorType, graph);
   set(heuristic, kHeuristicMode, kHeuristicModeType, mode);
@@ -321,23 +327,29 @@ bool DnnGraph::try_mode(Descriptor graph, int mode) {
   if (dnn_.get_(heuristic, kHeuristicResults, kDescriptorType, count, &returned, configs.data()) != 0)
     return refused("engines");
   configs.resize(static_cast<std::size_t>(returned));
-  return std::any_of(configs.begin(), configs.end(), [&](Descriptor c) { return try_config(c); });
+  return std::any_of(configs.begin(), configs.end(), [&](Descriptor c) { return try_config(c, on_matrix_units); });
 }
 
-bool DnnGraph::try_config(Descriptor config) {
+bool DnnGraph::try_config(Descriptor config, std::optional<bool> on_matrix_units) {
   Descriptor engine = make(kEngine);
   std::int64_t count = 0;
   if (dnn_.get_(config, kConfigEngine, kDescriptorType, 1, &count, &engine) != 0) return refused("an engine");
-  int notes[16] = {};
+  int all[16] = {};
   count = 0;
-  if (dnn_.get_(engine, kEngineNote, kNoteType, 16, &count, notes) == 0)
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(count, 16); ++i)
-      if ((notes[i] == kNoteNondeterministic && !freedom_.any_order) ||
-          (notes[i] == kNoteTensorCore && !freedom_.matrix_units) ||
-          (notes[i] == kNoteDownConvert && !freedom_.narrower)) {
-        why_ = "engines that are left out for what they do to numbers";
-        return false;
-      }
+  if (dnn_.get_(engine, kEngineNote, kNoteType, 16, &count, all) != 0) count = 0;
+  const std::span<const int> notes(all, static_cast<std::size_t>(std::min<std::int64_t>(count, 16)));
+  const auto has = [&](int note) { return std::ranges::find(notes, note) != notes.end(); };
+  if (has(kNoteNarrowSums) || (has(kNoteNondeterministic) && !freedom_.any_order) ||
+      (has(kNoteTensorCore) && !freedom_.matrix_units) || (has(kNoteDownConvert) && !freedom_.narrower) ||
+      (on_matrix_units && *on_matrix_units != has(kNoteTensorCore))) {
+    why_ = "engines that are left out for what they do to numbers";
+    return false;
+  }
+  if (to_skip_ > 0) {
+    --to_skip_;
+    why_ = "no engine behind those that were skipped";
+    return false;
+  }
   Descriptor plan = make(kPlan);
   void* handle = dnn_.handle();
   set(plan, kPlanHandle, kHandleType, handle);

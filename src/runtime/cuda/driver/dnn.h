@@ -1,6 +1,7 @@
 // cuDNN's graphs: operations on described tensors, an engine chosen for the whole, run with pointers.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -86,14 +87,18 @@ class DnnGraph {
   void reshape(Tensor x, Tensor y);
   void reduce(int mode, Tensor x, Tensor y);
 
-  /// What an engine may do to numbers.
+  /// What an engine may do to numbers, and which ones are tried first.
   struct Freedom {
     bool matrix_units = true;  ///< their products, which round f32 operands to TF32
     bool narrower = true;      ///< convert operands to narrower types
     bool any_order = false;    ///< add up in an order that differs from run to run
+    /// Those that use matrix units: in 16 bits the library's list may begin with one that does not, and takes many
+    /// times as long.
+    bool matrix_units_first = false;
   };
-  /// Chooses an engine. False when none takes the graph (`why` then says what the library said last).
-  bool build(const Freedom&);
+  /// Chooses an engine, of those that may take the graph the first behind `skipped` ones. False when there is none
+  /// (`why` then says what the library said last).
+  bool build(const Freedom&, int skipped = 0);
   const std::string& why() const { return why_; }
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   void run(std::span<const void* const> pointers, void* workspace);
@@ -119,8 +124,10 @@ class DnnGraph {
   void wait_for_operands(std::span<const void* const> pointers);
   Descriptor convolution_kind(const Convolution&);
   void set_factors(Descriptor, int alpha, int beta);
-  bool try_mode(Descriptor graph, int mode);
-  bool try_config(Descriptor config);
+  /// Takes the first engine of a list that `freedom_` allows behind those that are to be skipped; of those alone that
+  /// use matrix units, or do not, where that is asked.
+  bool try_mode(Descriptor graph, int mode, std::optional<bool> on_matrix_units);
+  bool try_config(Descriptor config, std::optional<bool> on_matrix_units);
 
   Dnn& dnn_;
   std::vector<Descriptor> owned_, tensors_, operations_;
@@ -133,6 +140,7 @@ class DnnGraph {
   std::string why_;
   int precision_ = 0;  ///< what operations compute in: cudnnDataType_t
   Freedom freedom_;
+  int to_skip_ = 0;                            ///< engines, before one is taken
   std::vector<std::size_t> bytes_;             ///< from the first to the last element of each in memory
   std::vector<std::size_t> beside_, written_;  ///< places among those in memory
   bool taken_ = true;                          ///< what was described so far

@@ -25,7 +25,9 @@ inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvali
 inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2,
                           kEventNoTiming = 2;
 inline constexpr int kCaptureThreadLocal = 1;
-inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97, kAttributeL2 = 38;
+inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97, kAttributeL2 = 38,
+                     kAttributeClock = 13, kAttributeMultiprocessors = 16, kAttributeMemoryClock = 36,
+                     kAttributeBusWidth = 37;  // clocks in kHz, the width in bits
 inline constexpr int kFunctionMaxDynamicShared = 8;
 inline constexpr int kJitErrorLog = 5, kJitErrorLogBytes = 6;
 inline constexpr int kLaunchEarly = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -96,6 +98,7 @@ struct LaunchConfig {
   X(launch_with, "cuLaunchKernelEx", (const LaunchConfig*, Function, void**, void**))                         \
   X(capture_begin, "cuStreamBeginCapture_v2", (Stream, int))                                                  \
   X(capture_end, "cuStreamEndCapture", (Stream, Graph*))                                                      \
+  X(capture_status, "cuStreamIsCapturing", (Stream, int*))                                                    \
   X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec*, Graph, unsigned long long))                \
   X(graph_launch, "cuGraphLaunch", (GraphExec, Stream))                                                       \
   X(graph_destroy, "cuGraphDestroy", (Graph))                                                                 \

@@ -3,6 +3,7 @@
 
 #include "library_ops/convolutions.h"
 #include "runtime/cuda/driver/dnn.h"
+#include "runtime/cuda/ops/contest.h"
 #include "runtime/cuda/ops/convolution_layout.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/cached_op.h"
@@ -44,30 +45,23 @@ Sizes end_padding(const ConvolutionProblem& p) {
   return padding;
 }
 
+/// One of the ways to carry out a convolution.
+struct Way {
+  bool last = false;   ///< the library is shown channels innermost
+  bool split = false;  ///< what follows the product is a graph of its own
+  int skipped = 0;     ///< engines that the product could have had
+  bool alone = false;  ///< without what follows: to be timed, not used
+};
+
 class ConvolutionCall : public PreparedCall {
  public:
-  ConvolutionCall(CudaQueue& queue, const ConvolutionProblem& p) : queue_(queue) {
-    if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
-    if (!takes(p.post)) fail("cuDNN cannot do all post-operations of a convolution");
-    if (p.x.dtype != p.weight.dtype || p.x.dtype != p.y.dtype)
-      fail("a convolution of {} and {} to {} does not run on cuda", short_name(p.x.dtype), short_name(p.weight.dtype),
-           short_name(p.y.dtype));
-    std::vector<const BoundView*> views{&p.x, &p.weight, &p.y};
-    for (const BoundView& operand : p.operands) views.push_back(&operand);
-    const bool lie_last = lie_channels_last(views);
-    // First in the layout in which more of the operands lie, then in the other; when no engine takes the graph whole,
-    // what follows as one of its own.
-    for (const bool split : {false, true})
-      for (const bool last : {lie_last, !lie_last})
-        if (attempt(p, last, split)) return;
-    parts_.clear();
-    tell(MessageLevel::Warning,
-         "cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}, which is left to the host: {}",
-         fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
+  ConvolutionCall(CudaQueue& queue, const ConvolutionProblem& p, const Way& way) : queue_(queue) {
+    if (!attempt(p, way)) parts_.clear();
   }
 
-  /// False when no engine takes it.
+  /// False when no engine takes it; `why` then tells what the library said.
   bool is_ready() const { return !parts_.empty(); }
+  const std::string& why() const { return why_; }
 
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
 
@@ -116,8 +110,8 @@ class ConvolutionCall : public PreparedCall {
     return part.graph->tensor(seen.view.dtype, seen.view.sizes, seen.view.strides);
   }
 
-  bool finish(Part& part, const DnnGraph::Freedom& freedom) {
-    if (!part.graph->build(freedom)) {
+  bool finish(Part& part, const DnnGraph::Freedom& freedom, int skipped) {
+    if (!part.graph->build(freedom, skipped)) {
       why_ = part.graph->why();
       return false;
     }
@@ -126,9 +120,8 @@ class ConvolutionCall : public PreparedCall {
     return true;
   }
 
-  bool attempt(const ConvolutionProblem& p, bool last, bool split) {
-    staging_ = {};
-    parts_.clear();
+  bool attempt(const ConvolutionProblem& p, const Way& way) {
+    const bool last = way.last, split = way.split;
     const std::size_t links = (p.bias ? 1u : 0u) + p.post.size();
     if (split && links == 0) return false;
     const Seen x = input(0, p.x, last), w = input(1, p.weight, last);
@@ -138,7 +131,9 @@ class ConvolutionCall : public PreparedCall {
       return parts_.emplace_back(Part{std::make_unique<DnnGraph>(queue_.dnn()), {}, 0, {}});
     };
     const bool exact = p.x.dtype == DType::F32;
-    const DnnGraph::Freedom freedom{.matrix_units = !exact || p.tf32, .narrower = !exact};
+    const DnnGraph::Freedom freedom{.matrix_units = !exact || p.tf32,
+                                    .narrower = !exact,
+                                    .matrix_units_first = size_of(p.x.dtype) == 2 && p.groups == 1};
 
     Part* part = &start();
     DnnGraph::Tensor xt = use(*part, x), wt = use(*part, w);
@@ -153,7 +148,9 @@ class ConvolutionCall : public PreparedCall {
                              {widened(p.stride, 1), widened(p.padding, 0), widened(end_padding(p), 0),
                               widened(p.dilation, 1), p.transposed});
     if (split) {
-      if (!finish(*part, freedom)) return false;
+      if (!finish(*part, freedom, way.skipped)) return false;
+      pointers_.resize(staging_.operands());
+      if (way.alone) return true;
       part = &start();
       value = use(*part, y);
       ++link;
@@ -177,7 +174,7 @@ class ConvolutionCall : public PreparedCall {
         value = after;
       }
     }
-    if (!finish(*part, split ? DnnGraph::Freedom() : freedom)) return false;
+    if (split ? !finish(*part, {}, 0) : !finish(*part, freedom, way.skipped)) return false;
     pointers_.resize(staging_.operands());
     return true;
   }
@@ -189,6 +186,24 @@ class ConvolutionCall : public PreparedCall {
   std::string why_;
 };
 
+void check_types(const ConvolutionProblem& p) {
+  if (!p.packed_desc.empty()) fail("a weight that was packed for the cpu cannot be used on cuda");
+  if (!takes(p.post)) fail("cuDNN cannot do all post-operations of a convolution");
+  if (p.x.dtype != p.weight.dtype || p.x.dtype != p.y.dtype)
+    fail("a convolution of {} and {} to {} does not run on cuda", short_name(p.x.dtype), short_name(p.weight.dtype),
+         short_name(p.y.dtype));
+}
+
+/// Of its operands, each read or written once, and its product.
+Work work_of(const ConvolutionProblem& p) {
+  Work work{.dtype = p.x.dtype, .tf32 = p.tf32};
+  for (const BoundView* v : {&p.x, &p.weight, &p.y}) work.bytes += static_cast<double>(dense_bytes(*v));
+  const double places = static_cast<double>(numel((p.transposed ? p.x : p.y).sizes));
+  work.multiplications =
+      places * static_cast<double>(numel(p.weight.sizes) / std::max<std::int64_t>(p.weight.sizes[0], 1));
+  return work;
+}
+
 class ConvolutionOp : public CachedOp {
  public:
   ConvolutionOp(const Attributes& attributes, Queue& queue)
@@ -198,13 +213,65 @@ class ConvolutionOp : public CachedOp {
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const ConvolutionProblem problem = convolution_problem(attributes_, inputs, outputs);
     if (is_floating(problem.y.dtype))
-      if (auto call = std::make_unique<ConvolutionCall>(queue_, problem); call->is_ready()) return call;
+      if (auto call = on_device(problem, inputs, outputs)) return call;
     return prepare_host_call(queue_, "convolution", attributes_, inputs, outputs);
   }
 
  private:
+  /// The call in the first way that the library takes, or in one that is clearly faster; null: it takes none.
+  std::unique_ptr<PreparedCall> on_device(const ConvolutionProblem& p, std::span<const BoundView> inputs,
+                                          std::span<const BoundView> outputs) {
+    check_types(p);
+    Way way;
+    auto first = first_call(p, way);
+    if (!first || p.fixed_engine || !Contest::may_be_held(queue_)) return first;
+    Contest contest(queue_, inputs, outputs, work_of(p));
+    contest.enter(std::move(first));
+    for (int engine = 1; engine <= kOthers && contest.is_open(); ++engine)
+      contest.enter(call(p, {.last = way.last, .split = way.split, .skipped = engine}));
+    if (!way.split && (p.bias || !p.post.empty())) enter_products_alone(contest, p, way.last);
+    return contest.take();
+  }
+
+  /// What follows a product is compiled by the library, in a quarter of a second: where the product by itself is fast.
+  void enter_products_alone(Contest& contest, const ConvolutionProblem& p, bool last) {
+    const double passes = 2 + static_cast<double>(p.operands.size());
+    const double rest = Work{.bytes = passes * static_cast<double>(dense_bytes(p.y))}.least(queue_.cuda());
+    for (int engine = 0; engine < kOthers && contest.is_open(); ++engine) {
+      Way way{.last = last, .split = true, .skipped = engine, .alone = true};
+      auto alone = call(p, way);
+      if (!alone || contest.milliseconds(*alone) + rest > kMuchFaster * contest.best()) continue;
+      way.alone = false;
+      contest.enter(call(p, way));
+    }
+  }
+
+  std::unique_ptr<PreparedCall> call(const ConvolutionProblem& p, const Way& way) {
+    auto made = std::make_unique<ConvolutionCall>(queue_, p, way);
+    if (!made->is_ready()) why_ = made->why();
+    return made->is_ready() ? std::move(made) : nullptr;
+  }
+
+  /// First in the layout in which more of the operands lie, then in the other; when no engine takes the graph whole,
+  /// what follows as one of its own.
+  std::unique_ptr<PreparedCall> first_call(const ConvolutionProblem& p, Way& way) {
+    std::vector<const BoundView*> views{&p.x, &p.weight, &p.y};
+    for (const BoundView& operand : p.operands) views.push_back(&operand);
+    const bool lie_last = lie_channels_last(views);
+    for (const bool split : {false, true})
+      for (const bool last : {lie_last, !lie_last})
+        if (auto made = call(p, way = {.last = last, .split = split})) return made;
+    tell(MessageLevel::Warning,
+         "cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}, which is left to the host: {}",
+         fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);
+    return nullptr;
+  }
+
+  static constexpr int kOthers = 3;           // engines behind the first that are tried
+  static constexpr double kMuchFaster = 0.7;  // of the time so far
   Attributes attributes_;
   CudaQueue& queue_;
+  std::string why_;
 };
 
 const DefineLibraryOps kConvolution(DeviceType::CUDA, {{library_ops::convolution::kName, call_site_on<ConvolutionOp>}});

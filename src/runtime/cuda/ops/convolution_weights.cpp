@@ -3,6 +3,7 @@
 
 #include "library_ops/convolutions.h"
 #include "runtime/cuda/driver/dnn.h"
+#include "runtime/cuda/ops/contest.h"
 #include "runtime/cuda/ops/convolution_layout.h"
 #include "runtime/cuda/ops/staging.h"
 #include "runtime/device/convert.h"
@@ -34,28 +35,18 @@ struct Reached {
 
 class WeightGradientCall : public PreparedCall {
  public:
-  WeightGradientCall(CudaQueue& queue, const WeightGradientProblem& p) : queue_(queue) {
-    if (p.x.dtype != p.dy.dtype || p.x.dtype != p.dw.dtype)
-      fail("the gradient of a convolution's weight in {} from {} and {} does not run on cuda", short_name(p.dw.dtype),
-           short_name(p.x.dtype), short_name(p.dy.dtype));
+  /// With channels innermost or not, as the library is shown them, by an engine behind `skipped` that it has.
+  WeightGradientCall(CudaQueue& queue, const WeightGradientProblem& p, bool last, int skipped) : queue_(queue) {
     const Reached reached(p);
-    if (numel(reached.x.sizes) == 0 || numel(p.dy.sizes) == 0) {
+    if (numel(reached.x.sizes) == 0 || numel(p.dy.sizes) == 0)
       make_empty(p);
-      return;
-    }
-    const BoundView* const views[] = {&reached.x, &p.dy, &p.dw};
-    const bool lie_last = lie_channels_last(views);
-    for (const bool last : {lie_last, !lie_last})
-      if (attempt(p, reached, last)) return;
-    graph_ = nullptr;
-    tell(MessageLevel::Warning,
-         "cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}, which is left to the "
-         "host: {}",
-         fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
+    else if (!attempt(p, reached, last, skipped))
+      graph_ = nullptr;
   }
 
-  /// False when no engine takes it.
+  /// False when no engine takes it; `why` then tells what the library said.
   bool is_ready() const { return graph_ || empty_bytes_; }
+  const std::string& why() const { return why_; }
   std::size_t workspace_bytes() const override { return staging_.bytes(); }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
@@ -80,8 +71,7 @@ class WeightGradientCall : public PreparedCall {
     pointers_.resize(staging_.operands());
   }
 
-  bool attempt(const WeightGradientProblem& p, const Reached& reached, bool last) {
-    staging_ = {};
+  bool attempt(const WeightGradientProblem& p, const Reached& reached, bool last, int skipped) {
     graph_ = std::make_unique<DnnGraph>(queue_.dnn());
     auto input = [&](std::size_t place, const BoundView& given, DeviceStaging::Operand& operand) {
       const BoundView shown = shown_as(given, last), seen = widened(shown);
@@ -96,7 +86,10 @@ class WeightGradientCall : public PreparedCall {
         xt, dyt, dwt,
         {widened(p.stride, 1), widened(p.padding, 0), widened(reached.padding_end, 0), widened(p.dilation, 1)});
     const bool exact = p.x.dtype == DType::F32;
-    if (!graph_->build({.matrix_units = !exact || p.tf32, .narrower = !exact})) {
+    const DnnGraph::Freedom freedom{.matrix_units = !exact || p.tf32,
+                                    .narrower = !exact,
+                                    .matrix_units_first = size_of(p.x.dtype) == 2 && p.groups == 1};
+    if (!graph_->build(freedom, skipped)) {
       why_ = graph_->why();
       return false;
     }
@@ -123,13 +116,52 @@ class ConvolutionWeightsOp : public CachedOp {
   std::unique_ptr<PreparedCall> make(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
     const WeightGradientProblem problem = weight_gradient_problem(attributes_, inputs, outputs);
     if (is_floating(problem.dw.dtype))
-      if (auto call = std::make_unique<WeightGradientCall>(queue_, problem); call->is_ready()) return call;
+      if (auto call = on_device(problem, inputs, outputs)) return call;
     return prepare_host_call(queue_, "convolution_weights", attributes_, inputs, outputs);
   }
 
  private:
+  /// The call by the first engine that the library has for it, or by one that is clearly faster; null: it has none.
+  std::unique_ptr<PreparedCall> on_device(const WeightGradientProblem& p, std::span<const BoundView> inputs,
+                                          std::span<const BoundView> outputs) {
+    if (p.x.dtype != p.dy.dtype || p.x.dtype != p.dw.dtype)
+      fail("the gradient of a convolution's weight in {} from {} and {} does not run on cuda", short_name(p.dw.dtype),
+           short_name(p.x.dtype), short_name(p.dy.dtype));
+    const BoundView* const views[] = {&p.x, &p.dy, &p.dw};
+    bool last = lie_channels_last(views);
+    auto first = call(p, last, 0);
+    if (!first) first = call(p, last = !last, 0);
+    if (!first)
+      tell(MessageLevel::Warning,
+           "cuDNN has no engine for the gradient of a convolution's weight [{}] from x [{}] in {}, which is left to "
+           "the host: {}",
+           fmt::join(p.dw.sizes, ", "), fmt::join(p.x.sizes, ", "), short_name(p.x.dtype), why_);
+    if (!first || p.fixed_engine || !Contest::may_be_held(queue_)) return first;
+    Contest contest(queue_, inputs, outputs, work_of(p));
+    contest.enter(std::move(first));
+    for (int engine = 1; engine <= kOthers && contest.is_open(); ++engine) contest.enter(call(p, last, engine));
+    return contest.take();
+  }
+
+  std::unique_ptr<PreparedCall> call(const WeightGradientProblem& p, bool last, int skipped) {
+    auto made = std::make_unique<WeightGradientCall>(queue_, p, last, skipped);
+    if (!made->is_ready()) why_ = made->why();
+    return made->is_ready() ? std::move(made) : nullptr;
+  }
+
+  /// Of its operands, each read or written once, and its product.
+  static Work work_of(const WeightGradientProblem& p) {
+    Work work{.dtype = p.x.dtype, .tf32 = p.tf32};
+    for (const BoundView* v : {&p.x, &p.dy, &p.dw}) work.bytes += static_cast<double>(dense_bytes(*v));
+    work.multiplications = static_cast<double>(numel(p.dy.sizes)) *
+                           static_cast<double>(numel(p.dw.sizes) / std::max<std::int64_t>(p.dw.sizes[0], 1));
+    return work;
+  }
+
+  static constexpr int kOthers = 3;  // engines behind the first that are tried
   Attributes attributes_;
   CudaQueue& queue_;
+  std::string why_;
 };
 
 const DefineLibraryOps kConvolutionWeights(DeviceType::CUDA, {{library_ops::convolution_weights::kName,
