@@ -80,6 +80,16 @@ TEST_F(Contests, WithoutMemoryTheFirstCallIsTaken) {
   EXPECT_EQ(name_of(contest.take()), "first");
 }
 
+TEST_F(Contests, ItsMemoryGoesBack) {
+  const std::size_t before = machine->used[0];
+  {
+    Contest contest(cuda(), views, views, a_millisecond());
+    contest.enter(call("first", 3, 1 << 20));
+    EXPECT_GT(machine->used[0], before);
+  }
+  EXPECT_EQ(machine->used[0], before);
+}
+
 TEST_F(Contests, ACallWhoseWorkspaceDoesNotFitLosesToOneThatDoes) {
   Contest contest(cuda(), views, views, a_millisecond());
   contest.enter(call("large", 2, std::size_t{1} << 40));

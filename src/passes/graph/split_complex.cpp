@@ -153,8 +153,9 @@ class Splitter {
 
   /// Sizes are those of a part, which is there when the whole is not.
   void ask_a_part(Node* n) {
+    if (!n->target.starts_with("aten.sym_size") && !n->is_call("aten.sym_numel.default")) return;
     const auto parts = n->args[0].is<Node*>() ? parts_.find(n->args[0].as_node()) : parts_.end();
-    if (parts == parts_.end() || !n->target.starts_with("aten.sym_size")) return;
+    if (parts == parts_.end()) return;
     Values args = n->args;
     args[0] = parts->second.re;
     n->set_args(std::move(args));

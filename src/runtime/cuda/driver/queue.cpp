@@ -13,6 +13,7 @@
 #include "runtime/plan/tensor_map.h"
 #include "runtime/views/strided_copy.h"
 #include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime::cuda {
 namespace {
@@ -101,6 +102,20 @@ std::span<std::int64_t> CudaQueue::shared_words(std::size_t count) {
 Storage CudaQueue::allocate_on_host(std::size_t bytes) {
   if (!host_memory_) host_memory_ = std::make_shared<HostMemory>(device_);
   return host_memory_->allocate(bytes);
+}
+
+Storage CudaQueue::allocate_apart(std::size_t bytes) {
+  if (allocate_) return allocate_(bytes);
+  Address address = 0;
+  const Result result = driver().allocate(&address, bytes);
+  if (result == kOutOfMemory)
+    fail_out_of_memory("out of memory on {}: {} bytes were asked for", device_->describe(), bytes);
+  driver().check(result, "allocate memory");
+  const auto release = [device = device_](std::byte* memory) {
+    const CurrentContext current(*device);
+    device->driver().release(reinterpret_cast<Address>(memory));
+  };
+  return {std::shared_ptr<std::byte>(reinterpret_cast<std::byte*>(address), release), bytes, device()};
 }
 
 Tensor CudaQueue::dense_here(const Tensor& like) {

@@ -27,6 +27,8 @@ class CudaQueue final : public Queue {
   Storage allocate(std::size_t bytes) override {
     return allocate_ ? allocate_(bytes) : pool_->allocate(bytes, planned_bytes);
   }
+  /// Memory that goes back at once and does not stay in the pool. Throws OutOfMemory.
+  Storage allocate_apart(std::size_t bytes);
   void begin_measuring() override { pool_->begin_measuring(); }
   std::uint64_t measured_bytes() const override { return pool_->measured_bytes(); }
   std::span<std::int64_t> shared_words(std::size_t count) override;

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "runtime/views/strided_copy.h"
-#include "support/error.h"
+#include "support/out_of_memory.h"
 
 namespace coil::runtime::cuda {
 namespace {
@@ -41,8 +41,8 @@ Contest::Contest(CudaQueue& queue, std::span<const BoundView> inputs, std::span<
   try {
     inputs_ = allocate(inputs);
     for (const void* output : allocate(outputs)) outputs_.push_back(const_cast<void*>(output));
-  } catch (const Error&) {
-    memory_.clear();  // out of memory: the first call wins
+  } catch (const OutOfMemory&) {
+    memory_.clear();  // the first call wins
     return;
   }
   d.check(d.event_create(&begin_, 0), "make an event");
@@ -63,7 +63,7 @@ std::vector<const void*> Contest::allocate(std::span<const BoundView> views) {
   std::vector<const void*> out;
   for (const BoundView& v : views) {
     const auto bytes = static_cast<std::size_t>(layout_span(v.sizes, v.strides)) * size_of(v.dtype);
-    memory_.push_back(queue_.allocate(std::max<std::size_t>(bytes, 1)));
+    memory_.push_back(queue_.allocate_apart(std::max<std::size_t>(bytes, 1)));
     out.push_back(memory_.back().data.get());
   }
   return out;
@@ -74,8 +74,8 @@ double Contest::milliseconds(PreparedCall& call) {
   const Driver& d = queue_.driver();
   Storage workspace;
   try {
-    workspace = queue_.allocate(std::max<std::size_t>(call.workspace_bytes(), 1));
-  } catch (const Error&) {
+    workspace = queue_.allocate_apart(std::max<std::size_t>(call.workspace_bytes(), 1));
+  } catch (const OutOfMemory&) {
     return std::numeric_limits<double>::infinity();
   }
   double least = std::numeric_limits<double>::infinity();
