@@ -374,10 +374,10 @@ constexpr Composite kPieces[] = {
      fractional_max_pool},
     {"aten::affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", affine_grid},
     {"aten::sum_to_size(Tensor self, SymInt[] size) -> Tensor", sum_to_size},
-    {"aten::conj_physical(Tensor self) -> Tensor", real_itself},
+    {"aten::conj_physical(Tensor self) -> Tensor", real_itself, true},
     {"aten::_conj_physical(Tensor self) -> Tensor", copy_of_real},
     {"aten::frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)", frexp},
-    {"aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm},
+    {"aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm, true},
 };
 
 }  // namespace

@@ -194,7 +194,7 @@ constexpr Composite kStatistics[] = {
     {"aten::trapz.dx(Tensor y, *, float dx=1, int dim=-1) -> Tensor", trapezoid},
     {"aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", cumulative_trapezoid},
     {"aten::cumulative_trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", cumulative_trapezoid},
-    {"aten::mvlgamma(Tensor self, int p) -> Tensor", mvlgamma},
+    {"aten::mvlgamma(Tensor self, int p) -> Tensor", mvlgamma, true},
     {"aten::special_multigammaln(Tensor self, int p) -> Tensor", mvlgamma},
     {"aten::angle(Tensor self) -> Tensor", angle},
 };

@@ -78,10 +78,14 @@ class ShapeSteps : public Steps {
 
 void shapes::register_composites() {
   composites::for_each([](const composites::Composite& c) {
-    define(c.schema, [carry_out = c.carry_out](const Call& call) {
+    const ShapeFunction shape = [carry_out = c.carry_out](const Call& call) {
       composites::ShapeSteps steps(call);
       return carry_out(steps);
-    });
+    };
+    if (c.has_twin)
+      define_with_twins(c.schema, shape);
+    else
+      define(c.schema, shape);
   });
 }
 

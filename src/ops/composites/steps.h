@@ -114,6 +114,7 @@ class Steps {
 struct Composite {
   std::string_view schema;
   Value (*carry_out)(Steps&);
+  bool has_twin = false;  ///< there is a form in place too: `renorm_`
 };
 
 // One for each file of this folder.

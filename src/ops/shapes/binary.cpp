@@ -161,6 +161,11 @@ aten::igamma(Tensor self, Tensor other) -> Tensor
 aten::igammac(Tensor self, Tensor other) -> Tensor
 )";
 
+constexpr std::string_view kQuotientsInPlace = R"(
+aten::igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+aten::igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)
+)";
+
 constexpr std::string_view kRoundedQuotients = R"(
 aten::div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor
 aten::div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor
@@ -211,6 +216,16 @@ aten::gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
 aten::gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
 aten::ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
 aten::ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
+aten::not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+aten::not_equal_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
+aten::less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+aten::less_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
+aten::less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+aten::less_equal_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
+aten::greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+aten::greater_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
+aten::greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
+aten::greater_equal_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)
 aten::logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)
 aten::logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)
 aten::logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)
@@ -232,6 +247,11 @@ constexpr std::string_view kFloatPower = R"(
 aten::float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor
 aten::float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor
 aten::float_power.Scalar(Scalar self, Tensor exponent) -> Tensor
+)";
+
+constexpr std::string_view kFloatPowerInPlace = R"(
+aten::float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
+aten::float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
 )";
 
 Value rounded_quotient(const Call& call) { return given(call, "rounding_mode") ? same_type(call) : float_type(call); }
@@ -284,12 +304,14 @@ void register_binary() {
   define_each(kPromotedInPlace, in_place(same_type));
   define_with_twins(kQuotients, float_type);
   define_each(kQuotientsOnly, float_type);
+  define_each(kQuotientsInPlace, in_place(float_type));
   define_with_twins(kRoundedQuotients, rounded_quotient);
   define_each(kComparisons, bool_type);
   define_each(kComparisonsInPlace, mask_in_place);
   define_with_twins(kFusedProducts, fused_product);
   define_each(kWhere, where);
   define_each(kFloatPower, float_power);
+  define_each(kFloatPowerInPlace, in_place(float_power));
   define("aten::rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", reversed);
   define("aten::pow.Scalar(Scalar self, Tensor exponent) -> Tensor", power_of_number);
 }

@@ -457,7 +457,8 @@ class PostOpFusion {
     }
     if (sym::has_symbol_of(rest, sym::SymbolKind::Loop)) return std::nullopt;
     auto strides = map.strides(per_loop);
-    if (!strides) return std::nullopt;
+    const auto runs_forwards = [&](Expr stride) { return graph_.env().statically_known_le(0, stride); };
+    if (!strides || !std::ranges::all_of(*strides, runs_forwards)) return std::nullopt;  // not what `flip` gives
     BufferView view{load->buffer, layout.dtype, sizes, *strides, rest};
     for (std::size_t d = 0; d < sizes.size(); ++d)
       if (view.strides[d].is_constant(0)) view.sizes[d] = 1;

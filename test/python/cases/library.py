@@ -54,6 +54,11 @@ for name, (a, b) in {
 products.add("mm_i64", torch.mm, products.integers(-9, 9, 4, 5), products.integers(-9, 9, 5, 3))
 products.add("mm_transposed_left", lambda a, b: a.t() @ b, products.normal(16, 9), products.normal(16, 12))
 products.add("mm_transposed_right", lambda a, b: a @ b.t(), products.normal(9, 16), products.normal(12, 16))
+products.add(
+    "mm_and_rows_backwards",
+    lambda a, b, c: torch.relu(a @ b + c.flip(0)) * c.flip(1),
+    *(products.normal(9, 16), products.normal(16, 12), products.normal(9, 12)),
+)
 products.add("mm_sliced", lambda a, b: a[:, 3:19] @ b[::2], products.normal(9, 24), products.normal(32, 12))
 products.add(
     "bmm_heads",

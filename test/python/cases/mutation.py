@@ -37,6 +37,21 @@ PROGRAMS = {
     "fill_diagonal_that_wraps": ("x.fill_diagonal_(3, True)", "(x + 0, y.repeat(3, 1).fill_diagonal_(4, wrap=True))"),
     "fill_diagonal_of_integers": ("t = (x * 9).long()[:3, :3].clone()", "t.fill_diagonal_(2.5)", "t"),
     "fill_diagonal_of_a_cube": ("t = torch.ones(3, 3, 3)", "t.fill_diagonal_(2)", "t + x[0, 0]"),
+    "comparisons_by_their_long_names": (
+        "t = x.clone()",
+        "t[0].greater_(y[0]), t[1].less_equal_(0.1), t[2].not_equal_(y[2]), t[3].less_(0), t[:, 1].greater_equal_(0.5)",
+        "t",
+    ),
+    "rows_renormed": ("t = x * 3", "t[:2].renorm_(2, 0, 1.5)", "x.renorm_(1, 1, 2)", "(t, x + 0)"),
+    "gamma_functions": (
+        "t = x.abs() + 2",
+        "t[0].igamma_(y[0].abs())",
+        "t[1].igammac_(y[1].abs())",
+        "t[2].mvlgamma_(2)",
+        "t",
+    ),
+    "powers_in_f64": ("t = x.double().abs()", "t[0].float_power_(2)", "t[1].float_power_(y[1])", "t"),
+    "conjugates": ("z = torch.complex(x, y)", "z[1].conj_physical_()", "x.conj_physical_()", "(z * 1, x + 0)"),
     "real_and_imaginary_parts": (
         "z = torch.complex(x, y)",
         "z.real.mul_(2)",
