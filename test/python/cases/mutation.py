@@ -198,7 +198,7 @@ inplace.add(
 )
 inplace.add("int_increment", lambda n: n.add_(1), torch.tensor(41))
 inplace.add("int_division", lambda n: n.floor_divide_(2), torch.tensor([7, -7, 8]))
-inplace.add("bool_or", lambda a, b: a.logical_or_(b), inplace.bools(9), inplace.bools(9))
+inplace.add("bool_or", lambda a, b: a.logical_or_(b), inplace.bools(64), inplace.bools(64))
 inplace.add(
     "bf16_accumulate",
     lambda a, b: a.mul_(0.9).add_(b, alpha=0.1),
