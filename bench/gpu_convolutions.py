@@ -4,8 +4,8 @@ usage: gpu_convolutions.py [--count N] [--seed N] [--channels usual|odd] [--trai
 
 One to three dimensions, transposed or not, any window, stride and dilation, rows or channels innermost, with and
 without a bias and an activation. A result is right where its distance from f32 is at most one and a half times eager's,
-and its strides are eager's; with `--train` the gradients too. The slowest rows are printed with both sides' kernels;
-FILE holds [name, eager, Coil] in milliseconds of all kernels of a call.
+and its strides are eager's but for dimensions of size 1; with `--train` the gradients too. The slowest rows are printed
+with both sides' kernels; FILE holds [name, eager, Coil] in milliseconds of all kernels of a call.
 """
 
 import argparse
@@ -91,12 +91,17 @@ def call_of(function, drawn, dy):
     return step
 
 
+def strides(x):
+    """Where fake tensors record other strides than eager's along dimensions of size 1, so does every compiler."""
+    return [stride for stride, size in zip(x.stride(), x.shape) if size > 1]
+
+
 def wrong(got, eager, wanted):
     for g, e, w in zip(got, eager, wanted):
         theirs, ours = distance(e, w), distance(g, w)
         if not ours <= 1.5 * theirs + 1e-4:
             return f"{ours:.2g} from f32, eager {theirs:.2g}"
-        if g.stride() != e.stride():
+        if strides(g) != strides(e):
             return f"strides {g.stride()}, eager {e.stride()}"
     return None
 

@@ -134,8 +134,8 @@ def case_of(name, mode):
     import zoo_drawn
     from zoo_cpu_models import MODELS
 
-    torch.manual_seed(0)
     entry = zoo_drawn.find(MODELS, name)
+    torch.manual_seed(0)
     module = entry.make().eval()
     args = entry.inputs(entry.small if mode == "small" else entry.large)
     up = lambda t: t.double() if t.is_floating_point() else t

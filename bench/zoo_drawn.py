@@ -12,6 +12,7 @@ from zoo_entries import Entry, Output, of_timm
 MOST_PARAMETERS = {"timm": 250_000_000, "transformers": 1_100_000_000}
 LAYERS = 4  # of a drawn model of transformers, at most
 VOCABULARY = 32_000
+LENGTH = 384  # of texts: less than 512, of which some types keep a few places for themselves
 DEPTHS = (
     "num_hidden_layers",
     "num_layers",
@@ -124,7 +125,7 @@ def inputs_of(config, names, main, samples):
     if main == "input_features":
         frames = 2 * getattr(config, "max_source_positions", 500)
         return {main: torch.randn(samples, getattr(config, "num_mel_bins", 80), frames)}
-    given = {main: words_of(config, samples, 512)}
+    given = {main: words_of(config, samples, LENGTH)}
     if "decoder_input_ids" in names:
         given["decoder_input_ids"] = words_of(config, samples, 128)
     return given

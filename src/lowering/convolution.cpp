@@ -5,6 +5,7 @@
 
 #include "ir/relayout.h"
 #include "library_ops/convolutions.h"
+#include "lowering/convolution_channels.h"
 #include "lowering/convolution_products.h"
 #include "lowering/convolution_windows.h"
 #include "support/error.h"
@@ -52,109 +53,6 @@ void absorb_padding(Context& ctx, const fx::Node& input, TensorBox& x, std::vect
     before[d] += padding->before[d];
     after[d] += padding->after[d];
   }
-}
-
-// GPU libraries have slow kernels for channels that are no whole vectors: the three of an image, the one of a
-// recording. There a convolution becomes one of stride 1 whose channels are those of stride^d neighbours, up to whole
-// vectors, with a window as many times smaller; patches side by side become a product that way, and so do windows that
-// fit into one vector as a whole. What is made of the input and of the weights costs a pass over each. A window with
-// gaps stays as it is, and channels of zeros are added alone.
-
-bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16; }
-
-/// Elements of a vector, whole numbers of which a library wants channels to be in: 1 where it wants nothing.
-std::int64_t channel_step(const Context& ctx, DType dtype, std::int64_t groups) {
-  if (!is_narrow(dtype) || groups != 1 || ctx.product_vector_bytes() == 0) return 1;
-  return ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(dtype));
-}
-
-/// Of x[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at Y * stride + i - padding, for
-/// each i of a `patch`; 0 outside of x and beyond its channels. A dimension of `sizes` is as long as its last window
-/// reaches.
-TensorBox gathered(Context& ctx, const TensorBox& x, const Exprs& sizes, const std::vector<std::int64_t>& stride,
-                   const std::vector<std::int64_t>& patch, const std::vector<std::int64_t>& padding) {
-  const std::size_t spatial = stride.size();
-  Exprs index{ctx.graph.ivar(0), 0};
-  index.resize(2 + spatial);
-  Expr channel = ctx.graph.ivar(1);
-  for (std::size_t d = spatial; d-- > 0;) {
-    index[2 + d] = ctx.graph.ivar(2 + d) * stride[d] + sym::mod(channel, patch[d]) - padding[d];
-    channel = sym::floor_div(channel, patch[d]);
-  }
-  index[1] = channel;
-  Element inside = condition(ctx, sym::lt(channel, x.sizes[1]));
-  for (std::size_t d = 0; d < spatial; ++d)
-    inside = inside & condition(ctx, sym::le(0, index[2 + d])) & condition(ctx, sym::lt(index[2 + d], x.sizes[2 + d]));
-  return pointwise(ctx, x.dtype(), sizes, element_at(ctx, x, index, sizes, {}, inside));
-}
-
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
-
-/// A convolution of x by a weight of these sizes, which become those of one with stride 1.
-void gather_channels(Context& ctx, TensorBox& x, TensorBox& weight, std::vector<std::int64_t>& weight_sizes,
-                     std::vector<std::int64_t>& stride, std::vector<std::int64_t>& padding, std::int64_t step) {
-  const std::size_t spatial = stride.size();
-  const std::vector<std::int64_t> windows(weight_sizes.begin() + 2, weight_sizes.end());
-  std::vector<std::int64_t> patch = stride;
-  const auto times = [](std::int64_t n, const std::vector<std::int64_t>& sizes) {
-    return std::accumulate(sizes.begin(), sizes.end(), n, std::multiplies<>());
-  };
-  if (times(weight_sizes[1], windows) <= step) patch = windows;
-  weight_sizes[1] = round_up(times(weight_sizes[1], patch), step);
-  Exprs of_weight{weight.sizes[0], weight_sizes[1]}, of_x{x.sizes[0], weight_sizes[1]};
-  for (std::size_t d = 0; d < spatial; ++d) {
-    std::int64_t& window = weight_sizes[2 + d];
-    window = (window + patch[d] - 1) / patch[d];
-    of_weight.push_back(window);
-    of_x.push_back(ctx.result().sizes[2 + d] + window - 1);
-  }
-  weight = gathered(ctx, weight, of_weight, patch, patch, std::vector<std::int64_t>(spatial));
-  x = gathered(ctx, x, of_x, stride, patch, padding);
-  stride.assign(spatial, 1);
-  padding.assign(spatial, 0);
-}
-
-/// A tensor with as many channels, which are its dimension `d`: those beyond its own are 0.
-TensorBox with_channels(Context& ctx, const TensorBox& box, std::size_t d, std::int64_t channels) {
-  Exprs sizes = box.sizes;
-  sizes[d] = channels;
-  const Element inside = condition(ctx, sym::lt(ctx.graph.ivar(d), box.sizes[d]));
-  return pointwise(ctx, box.dtype(), sizes, element_at(ctx, box, ctx.graph.ivars(sizes.size()), sizes, {}, inside));
-}
-
-/// A convolution by a weight of known sizes as it will be called.
-struct Call {
-  TensorBox x, weight;
-  std::optional<TensorBox> bias;
-  std::vector<std::int64_t> weight_sizes, stride, before, after;  ///< before, after: zeros around x
-  bool transposed = false, gaps = false;                          ///< between the places of a window
-  std::int64_t step = 1;                                          ///< the library wants channels in multiples of it
-
-  std::size_t of_x() const { return transposed ? 0 : 1; }  ///< the weight's dimension of the input's channels
-  std::size_t of_y() const { return transposed ? 1 : 0; }
-};
-
-/// Gives the input whole vectors of channels.
-void widen_input(Context& ctx, Call& c) {
-  std::int64_t& channels = c.weight_sizes[c.of_x()];
-  if (channels % c.step == 0) return;
-  if (!c.transposed && !c.gaps) {
-    gather_channels(ctx, c.x, c.weight, c.weight_sizes, c.stride, c.before, c.step);
-    c.after = c.before;
-    return;
-  }
-  channels = round_up(channels, c.step);
-  c.x = with_channels(ctx, c.x, 1, channels);
-  c.weight = with_channels(ctx, c.weight, c.of_x(), channels);
-}
-
-/// Likewise the result.
-void widen_result(Context& ctx, Call& c) {
-  std::int64_t& channels = c.weight_sizes[c.of_y()];
-  if (channels % c.step == 0) return;
-  channels = round_up(channels, c.step);
-  c.weight = with_channels(ctx, c.weight, c.of_y(), channels);
-  if (c.bias) c.bias = with_channels(ctx, *c.bias, 0, channels);
 }
 
 /// Whether convolutions of each channel by itself are loops: the library of a device with grids of threads is slow at
@@ -212,6 +110,7 @@ TensorBox call(Context& ctx, const Call& c, std::string_view name, bool innermos
   attributes.insert({{"stride", c.stride},
                      {"padding", c.before},
                      {"padding_end", c.after},
+                     {"dilation", c.dilation},
                      {"transposed", std::int64_t{c.transposed}},
                      {"has_bias", std::int64_t{c.bias.has_value()}}});
   if (known) attributes.emplace("weight_sizes", c.weight_sizes);
@@ -229,18 +128,18 @@ Lowered convolution(Context& ctx, const Values& args) {
     if (values.size() == 1) values.resize(spatial, values[0]);
     return values;
   };
-  const std::vector<std::int64_t> dilation = list(5), more = list(7);
+  const std::vector<std::int64_t> more = list(7);
   const std::int64_t groups = constant(ctx, args[8]);
   c.transposed = args[6].as_bool();
-  c.gaps = std::ranges::any_of(dilation, [](std::int64_t d) { return d != 1; });
   c.stride = list(3);
+  c.dilation = list(5);
   c.before = c.after = list(4);
   if (!c.transposed) absorb_padding(ctx, *args[0].as_node(), c.x, c.before, c.after);
   c.weight_sizes = known_ones(c.weight.sizes);  // else the library goes by what comes
   const bool known = c.weight_sizes.size() == c.weight.rank();
   const ConvolutionFacts facts = facts_of(c.x.dtype(), c.weight.sizes, groups, c.transposed);
   if (by_windows(ctx) && c.x.rank() == spatial + 2 && computes_by_windows(facts))
-    return windowed_convolution(ctx, {c.stride, c.before, dilation, c.transposed}, c.x, c.weight, c.bias);
+    return windowed_convolution(ctx, {c.stride, c.before, c.dilation, c.transposed}, c.x, c.weight, c.bias);
   if (known && c.x.rank() == spatial + 2) c.step = channel_step(ctx, c.x.dtype(), groups);
   if (known) widen_input(ctx, c);
   // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention
@@ -248,16 +147,16 @@ Lowered convolution(Context& ctx, const Values& args) {
   const sym::TensorMeta& meta = ctx.result();
   const bool innermost = ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights);
   const bool own = by_groups(ctx, facts_of(c.x.dtype(), c.weight.sizes, groups, c.transposed), c.weight.sizes,
-                             {{}, c.stride, dilation, groups}, false);
+                             {{}, c.stride, c.dilation, groups}, false);
   const bool plain = c.before == c.after && c.x.dtype() == c.weight.dtype() &&
                      std::ranges::all_of(more, [](std::int64_t n) { return n == 0; });
   if (innermost && !own && plain && is_product_of_groups(c.x, c.weight.sizes, groups, c.stride, c.before))
     return product_of_groups(ctx, c.x, c.weight, c.bias, groups, c.transposed);
   if (c.step > 1 && plain && !c.transposed && is_one_channel_of_products(c.x, c.weight_sizes))
-    return one_channel_of_products(ctx, c.x, c.weight, c.bias, c.stride[0], c.before[0], dilation[0]);
+    return one_channel_of_products(ctx, c.x, c.weight, c.bias, c.stride[0], c.before[0], c.dilation[0]);
   if (known) widen_result(ctx, c);
   return call(ctx, c, own ? "blocked_convolution" : "convolution", innermost,
-              {{"dilation", dilation}, {"output_padding", more}, {"groups", groups}});
+              {{"output_padding", more}, {"groups", groups}});
 }
 
 /// Of shares of the places, summed up.

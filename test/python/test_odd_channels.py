@@ -12,6 +12,12 @@ CASES = {
     "result": dict(module=lambda: nn.Conv2d(16, 3, 3, stride=2), places=(9, 8)),
     "both with gaps": dict(module=lambda: nn.Conv2d(9, 7, 3, padding=2, dilation=2), places=(9, 8)),
     "strides and gaps": dict(module=lambda: nn.Conv1d(100, 20, 5, stride=3, dilation=2, bias=False), places=(33,)),
+    "one channel by wide windows": dict(
+        module=lambda: nn.Conv2d(1, 16, 7, padding=(3, 1), stride=(1, 2)), places=(9, 8)
+    ),
+    "a line with gaps": dict(module=lambda: nn.Conv2d(5, 64, (1, 3), padding=(0, 2), dilation=(1, 2)), places=(4, 9)),
+    "few zeros": dict(module=lambda: nn.Conv2d(30, 8, 3, stride=2, padding=1), places=(9, 8)),
+    "every other place": dict(module=lambda: nn.Conv2d(3, 8, 1, stride=2), places=(9, 8)),
     "volumes": dict(module=lambda: nn.Conv3d(3, 10, 2, padding=1), places=(5, 4, 6)),
     "transposed": dict(module=lambda: nn.ConvTranspose2d(9, 3, 4, 2, 1), places=(5, 6)),
     "transposed with more rows": dict(module=lambda: nn.ConvTranspose1d(6, 5, 3, 2, 1, output_padding=1), places=(7,)),

@@ -173,6 +173,7 @@ const std::vector<Case> kCases = {
     {1, 2, 2, 128, 128, true},      {2, 2, 2, 33, 47},        {1, 1, 1, 1, 1},
     {1, 4, 2, 5, 300, true},        {1, 1, 1, 65, 1000},      {2, 4, 1, 1, 77},
     {1, 2, 2, 17, 31, false, true}, {1, 2, 1, 40, 520, true}, {1, 1, 1, 3, 0},
+    {1, 6, 2, 150, 300, true},
 };
 
 TEST_P(Attention, MatchesDefinition) {

@@ -247,6 +247,10 @@ TEST(Convolution, OwnFormsAgreeWithTheDefinition) {
   std::vector<Case> all = cases();
   all.push_back({"several stretches", {1, 90, 8, 9}, {66, 90, 3, 3}, {1, 1}, {1, 1}, {1, 1}});
   all.push_back({"many rows", {1, 16, 20, 33}, {130, 16, 1, 1}, {1, 1}, {0, 0}, {1, 1}});
+  // Some blocks of these have all their windows within a line, some reach over its ends.
+  all.push_back({"a long sequence", {2, 9, 1501}, {20, 9, 3}, {2}, {1}, {1}});
+  all.push_back({"a long sequence, windows whole", {1, 24, 2000}, {40, 24, 4}, {3}, {0}, {1}});
+  all.push_back({"lines of pictures", {2, 8, 3, 700}, {17, 8, 1, 5}, {2, 1}, {0, 2}, {1, 1}});
   all.push_back({"few results of several blocks", {1, 17, 9, 600}, {2, 17, 3, 1}, {1, 1}, {1, 0}, {1, 1}});
   std::size_t few = 0;
   for (const Case& c : all) {
@@ -325,6 +329,24 @@ TEST(Convolution, WindowsAreTakenWhereOneDnnHasNoKernel) {
   added["post"] = std::vector<std::string>{"add"};
   EXPECT_EQ(form(added), "windows");
   EXPECT_NE(form({{"padding", Sizes{1}}}), "windows");
+}
+
+TEST(Convolution, WindowsAreTakenForSequencesAndWideGapsByAvx2) {
+  if (!machine_runs(kNarrow)) GTEST_SKIP() << "without AVX2 oneDNN has no kernels";
+  const auto is_window = [](const Sizes& x, const Sizes& weight, std::int64_t gap, std::string_view isa) {
+    Case c{"", x, weight, Sizes(x.size() - 2, 1), Sizes(x.size() - 2, 0), Sizes(x.size() - 2, gap)};
+    Operands in;
+    in.add(channels_last(x, DType::F32));
+    in.add(dense_view(DType::F32, weight));
+    const V y = channels_last(result_sizes(c), DType::F32);
+    return panels::pack_windows(convolution_problem(attributes_of(c), in.views, std::span(&y, 1)), in.tensors[1], isa)
+        .has_value();
+  };
+  EXPECT_TRUE(is_window({1, 64, 200}, {64, 64, 3}, 1, kNarrow));
+  EXPECT_FALSE(is_window({1, 64, 200}, {64, 64, 1}, 1, kNarrow));
+  EXPECT_FALSE(is_window({1, 64, 200}, {64, 64, 3}, 1, "avx512"));
+  EXPECT_TRUE(is_window({1, 64, 20, 20}, {64, 64, 3, 3}, 4, kNarrow));
+  EXPECT_FALSE(is_window({1, 64, 20, 20}, {64, 64, 3, 3}, 2, kNarrow));
 }
 
 TEST(Convolution, RefusesAFormThatAnotherConvolutionHas) {

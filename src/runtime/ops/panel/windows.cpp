@@ -48,6 +48,7 @@ struct Job {
   std::int64_t piece = 0, pieces = 0;             ///< channels that are neighbours in x, and how many such of one line
   std::int64_t panel_offset = 0;                  ///< bytes
   bool direct = false;                            ///< rows of x are the windows
+  bool along_lines = false;                       ///< a window is a run of one line of x
   Division division;
 };
 
@@ -128,6 +129,7 @@ class Windows : public ConvolutionCall {
                     : job.first_inside;
     const auto taps = static_cast<std::int64_t>(last.taps.size());
     const bool merged = s_.groups == 1 && high - low == taps - 1;
+    job.along_lines = merged && job.phase->axes[0].taps.size() == 1 && job.phase->axes[1].taps.size() == 1;
     job.piece = merged ? taps * s_.channels : s_.channels;
     job.pieces = merged ? 1 : taps;
     return job;
@@ -169,6 +171,9 @@ class Windows : public ConvolutionCall {
       if (job.direct) {
         step = x_channels_;
         windows = pointer<const float>(x_) + first * step + unit.group * s_.channels;
+      } else if (const float* runs = runs_of_line(job, first, last)) {
+        step = job.phase->axes[kDims - 1].from_step * x_channels_;
+        windows = runs;
       } else if (at == begin || unit.panel == 0) {
         step = job.depth;
         windows = scratch;
@@ -180,6 +185,22 @@ class Windows : public ConvolutionCall {
   }
 
   // ---- Windows
+
+  /// Where the windows of these rows begin in x, if each is a run of one line and all are within it; else null.
+  const float* runs_of_line(const Job& job, std::int64_t first, std::int64_t last) const {
+    if (!job.along_lines || last <= first || end_of_line(job, first, last) < last) return nullptr;
+    const auto& axes = job.phase->axes;
+    const Position at = position(job, first);
+    const std::int64_t q = at.q[2];
+    if (q < job.first_inside || q + last - first > job.end_inside) return nullptr;
+    std::int64_t place = at.image;
+    for (std::size_t d = 0; d < kDims; ++d) {
+      const std::int64_t along = at.q[d] * axes[d].from_step + axes[d].taps.front().offset;
+      if (along < 0 || along >= from_[d]) return nullptr;
+      place = place * from_[d] + along;
+    }
+    return pointer<const float>(x_) + place * x_channels_;
+  }
 
   void gather(const Job& job, std::int64_t group, std::int64_t first, std::int64_t last, float* to) const {
     if (job.depth == 0) return;
@@ -342,13 +363,23 @@ bool has_costly_post(const ConvolutionProblem& p) {
   return p.operands.size() >= kManyOperands || std::ranges::any_of(p.post, is_costly);
 }
 
+/// Whether oneDNN's kernels for AVX2 are slow at it: sequences, whose operands it reads from memory again and again,
+/// and windows whose places lie far apart, of which its registers hold few at a time.
+bool is_slow_on_avx2(const ConvolutionProblem& p) {
+  constexpr std::int64_t kFarApart = 4;
+  return (p.spatial() == 1 && p.kernel(0) > 1) || p.dilation.back() >= kFarApart;
+}
+
 /// Where it measured faster than oneDNN (docs/performance_cpu.md), which reaches more of the processor's speed in whole
 /// convolutions, but has slow ones for transposed convolutions, and for single places of several samples, and none for
 /// some paddings and post-operations.
-bool windows_gain(const ConvolutionProblem& p) {
+bool windows_gain(const ConvolutionProblem& p, std::string_view isa) {
   constexpr std::int64_t kLeastResults = 8, kManyResults = 64, kLeastChannels = 16;
   const Shape s(p, 1);
   if (s.channels == 1 || s.results == 1) return false;
+  if (isa.starts_with("avx2") && s.groups == 1 && std::min(s.results, s.channels) >= kLeastResults &&
+      is_slow_on_avx2(p))
+    return true;
   if (p.transposed) return s.results >= kLeastResults && (s.groups == 1 || s.channels >= kLeastResults);
   if (s.results >= kLeastResults && s.channels >= kLeastResults && !onednn::has_convolution_kernel(p)) return true;
   if (s.groups > 1 || numel(p.weight.sizes) != p.weight.sizes[0] * p.weight.sizes[1]) return false;
@@ -407,7 +438,7 @@ std::optional<Packed> pack_any_windows(const ConvolutionProblem& p, const Tensor
 }
 
 std::optional<Packed> pack_windows(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
-  return windows_gain(p) ? pack_any_windows(p, weight, isa) : std::nullopt;
+  return windows_gain(p, isa) ? pack_any_windows(p, weight, isa) : std::nullopt;
 }
 
 }  // namespace coil::runtime::panels

@@ -3,8 +3,9 @@
 //
 // A block of results has its windows copied to rows of taps times channels, which stay in the second-level cache while
 // each panel of the weight multiplies them: a copy of a sixteenth of a vector for each multiplication by a panel of
-// one. A transposed convolution is one convolution for each remainder of the result's place by the stride, by those
-// taps of the kernel that reach it, and writes every stride-th place.
+// one. Windows that are runs of one line of the input, as those of sequences are, are multiplied where they lie. A
+// transposed convolution is one convolution for each remainder of the result's place by the stride, by those taps of
+// the kernel that reach it, and writes every stride-th place.
 #pragma once
 #include "runtime/ops/convolution.h"
 
