@@ -241,6 +241,21 @@ TEST_P(PanelGemm, AgreesWithTheDefinitionInEveryForm) {
   }
 }
 
+TEST(PanelChoice, WithAvx2OnlySomeRowsOfManyColumnsAreMultipliedByPanels) {
+  if (!machine_runs("avx2")) GTEST_SKIP() << "without AVX2 oneDNN has no kernels";
+  const auto by_panels = [](std::int64_t rows, std::int64_t columns) {
+    Operands in;
+    in.add(dense_view(DType::F32, {rows, 8}));
+    in.add(dense_view(DType::F32, {columns, 8}));
+    const V y = dense_view(DType::F32, {rows, columns});
+    return panels::pack_gemm(linear_problem({}, in.views, std::span(&y, 1)), in.tensors[1], "avx2").has_value();
+  };
+  EXPECT_TRUE(by_panels(300, 2048));
+  EXPECT_FALSE(by_panels(300, 768));
+  EXPECT_FALSE(by_panels(200, 4096));
+  EXPECT_FALSE(by_panels(512, 2048));
+}
+
 TEST_P(PanelGemm, TakesResultsAndOperandsInAnyLayout) {
   Operands in;
   in.add({DType::F32, {2, 3, 128}, {128, 512, 1}});  // leading dimensions exchanged

@@ -416,6 +416,14 @@ bool onednn_finishes_slowly(const GemmProblem& p) {
   return std::ranges::any_of(p.post, has_powers) || !onednn::has_gemm_kernel(p);
 }
 
+/// Whether oneDNN's GEMM for AVX2 takes its operands as they lie, as it does with few rows, though what it writes does
+/// not stay in the cache: two thirds of its usual speed (Zen 3, docs/performance_cpu.md).
+bool onednn_copies_too_little(const GemmProblem& p) {
+  constexpr std::int64_t kFewRows = 256, kManyRows = 384, kResultsInCache = 400'000;
+  const std::int64_t results = numel(p.y.sizes), rows = p.n > 0 ? results / p.n : 0;
+  return rows >= kFewRows && rows <= kManyRows && results > kResultsInCache;
+}
+
 }  // namespace
 
 std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std::string_view isa) {
@@ -426,8 +434,9 @@ std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std:
   if (widest == 0 || !element_of(weight.dtype) || !element_of(p.a.given.dtype) || !element_of(p.y.given.dtype) ||
       p.k == 0)
     return std::nullopt;
-  // With AVX2 oneDNN's own products are as fast.
-  const bool gains = widest == kWidestPanel ? p.n >= kLeastColumns && p.k >= least_depth : onednn_finishes_slowly(p);
+  // With AVX2 oneDNN's own products are as fast, where it does not treat them badly.
+  const bool gains = widest == kWidestPanel ? p.n >= kLeastColumns && p.k >= least_depth
+                                            : onednn_finishes_slowly(p) || onednn_copies_too_little(p);
   if (!p.batch_invariant && !gains) return std::nullopt;
   if (!p.batch_invariant && p.a.given.dtype == DType::BF16 && weight.dtype == DType::BF16 && onednn::multiplies_bf16())
     return std::nullopt;
