@@ -183,6 +183,13 @@ TEST_P(Attention, MatchesDefinition) {
         {{1, 2, 1, 37, 61, true}, {1, 1, 1, 9, 700}});
 }
 
+TEST_P(Attention, VectorsOfSixteenLanesOnAnyMachine) {
+  toolchain.lanes = 16;  // which the compiler makes of the machine's own
+  check({.dtype = DType::F32, .causal = true}, kCases);
+  check({.dtype = DType::BF16, .head_dim = 20, .value_dim = 33, .mask = DType::Bool, .scale = 0.2},
+        {{1, 2, 1, 37, 61, true}, {1, 1, 1, 9, 700}, {1, 1, 1, 6, 11, false, true}});
+}
+
 class AttentionNative : public Attention {};
 
 TEST_P(AttentionNative, Types) {
