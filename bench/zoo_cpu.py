@@ -128,7 +128,7 @@ def prepare(side, case, folder, a):
 
 
 def case_of(name, mode):
-    """(module, inputs, its results in f64)."""
+    """(module, inputs, its results in f64, or in f32 where it does not run in that)."""
     import torch
 
     import zoo_drawn
@@ -139,7 +139,10 @@ def case_of(name, mode):
     module = entry.make().eval()
     args = entry.inputs(entry.small if mode == "small" else entry.large)
     up = lambda t: t.double() if t.is_floating_point() else t
-    want = values(module.double()(*map(up, args)))
+    try:
+        want = values(module.double()(*map(up, args)))
+    except RuntimeError:  # an operator that has no f64
+        want = values(module.float()(*args))
     torch.manual_seed(0)
     return entry.make().eval(), args, want
 

@@ -12,7 +12,7 @@ from zoo_entries import Entry, Output, of_timm
 MOST_PARAMETERS = {"timm": 250_000_000, "transformers": 1_100_000_000}
 LAYERS = 4  # of a drawn model of transformers, at most
 VOCABULARY = 32_000
-LENGTH = 384  # of texts: less than 512, of which some types keep a few places for themselves
+LENGTH = 384  # of texts, or three quarters of what a type has places for: some keep a few for themselves
 DEPTHS = (
     "num_hidden_layers",
     "num_layers",
@@ -110,6 +110,7 @@ def cut(config, seen=()):
 
 def words_of(config, samples, length):
     text = getattr(config, "text_config", None) or config
+    length = min(length, 3 * (getattr(text, "max_position_embeddings", None) or LENGTH) // 4)
     return torch.randint(110, min(getattr(text, "vocab_size", 1000), VOCABULARY) - 1, (samples, length))
 
 

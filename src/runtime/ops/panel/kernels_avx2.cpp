@@ -28,7 +28,7 @@ constexpr int kBytes = sizeof(Vector), kVectors = 2;
 // As many sums as the sixteen registers hold beside a row of the panel and an element.
 constexpr int kRowsOf[] = {0, 8, 6};
 constexpr int kLanes = kBytes / 4, kWidth = kVectors * kLanes;
-constexpr std::int64_t kDepth = 256;
+constexpr std::int64_t kDepth = 768;
 
 typedef std::uint32_t Words __attribute__((vector_size(kBytes)));
 typedef std::uint16_t Halves __attribute__((vector_size(kBytes / 2)));
