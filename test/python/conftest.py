@@ -1,5 +1,6 @@
 """What every test here needs: quiet, reproducible torch, and the command built."""
 
+import collections
 import contextlib
 import functools
 import gc
@@ -9,6 +10,7 @@ import pathlib
 import sys
 import traceback
 import warnings
+import zlib
 
 import pytest
 import torch
@@ -42,6 +44,9 @@ def pytest_configure(config):
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the tests marked full as well")
+    parser.addoption(
+        "--share", metavar="K/N", help="of tests with several cases only the Kth of N parts (default: all cases)"
+    )
     parser.addoption("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of every compile")
     parser.addoption(
         "--device",
@@ -64,6 +69,16 @@ def fixtures_named_by(item):
                 names += definition.argnames
 
 
+def outside_share(items, share):
+    """Cases that a run of the share `K/N` leaves out: of tests with several, those whose names fall to other parts."""
+    part, parts = map(int, share.split("/"))
+    test = lambda item: item.nodeid.partition("[")[0]
+    cases = collections.Counter(map(test, items))
+    return [
+        item for item in items if cases[test(item)] > 1 and zlib.crc32(item.nodeid.encode()) % parts != part % parts
+    ]
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config, items):
     for item in items:  # what a module makes once is made by one worker
@@ -71,10 +86,12 @@ def pytest_collection_modifyitems(config, items):
             definition.scope == "module" for definition in fixtures_named_by(item)
         ):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
-    if not config.getoption("--full"):
-        full = [item for item in items if item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=full)
-        items[:] = [item for item in items if item not in set(full)]
+    left_out = [] if config.getoption("--full") else [item for item in items if item.get_closest_marker("full")]
+    if share := config.getoption("--share"):
+        left_out += outside_share(items, share)
+    config.hook.pytest_deselected(items=left_out)
+    left_out = set(left_out)
+    items[:] = [item for item in items if item not in left_out]
     if config.getoption("--device") != "cpu":
         for item in items:
             if mark := item.get_closest_marker("cpu"):
