@@ -107,8 +107,8 @@ def share():
 def python(every_case):
     command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--durations", "30", "test/python"]
     if not every_case:
-        command += ["--share", share()]
-        print(f"of tests with several cases, share {share()}; all of them: test/run.py --all python", flush=True)
+        command += ["--share", (part := share())]
+        print(f"of tests with several cases, share {part}; all of them: test/run.py --all python", flush=True)
     code, text = stream(command)
     passed, failed = count(r"(\d+) passed", text), count(r"(\d+) failed", text) + count(r"(\d+) error", text)
     return passed, failed or int(code != 0)

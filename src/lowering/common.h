@@ -67,6 +67,8 @@ bool is_number(const ops::Value&, double);
 std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n);
 Element index_value(Context&, Expr);
 Element condition(Context&, Expr);
+/// `n` up to a multiple of `step`.
+inline std::int64_t round_up(std::int64_t n, std::int64_t step) { return (n + step - 1) / step * step; }
 
 /// torch.result_type of tensors and numbers: categories of dimensioned tensors win over those of 0-d tensors, these
 /// over numbers'.

@@ -123,11 +123,7 @@ TensorBox call(Context& ctx, const Call& c, std::string_view name, bool innermos
 Lowered convolution(Context& ctx, const Values& args) {
   Call c{.x = ctx.tensor(args[0]), .weight = ctx.tensor(args[1]), .bias = ctx.optional_tensor(args[2])};
   const std::size_t spatial = c.weight.rank() - 2;
-  auto list = [&](std::size_t i) {
-    auto values = constants(ctx, args[i]);
-    if (values.size() == 1) values.resize(spatial, values[0]);
-    return values;
-  };
+  auto list = [&](std::size_t i) { return spread(constants(ctx, args[i]), spatial); };
   const std::vector<std::int64_t> more = list(7);
   const std::int64_t groups = constant(ctx, args[8]);
   c.transposed = args[6].as_bool();
@@ -186,11 +182,7 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
   TensorBox of_x = ctx.tensor(args[1]), of_dy = ctx.tensor(args[0]);
   if (args[7].as_bool()) std::swap(of_x, of_dy);
   const std::size_t spatial = of_x.rank() - 2;
-  auto list = [&](std::size_t i) {
-    auto values = constants(ctx, args[i]);
-    if (values.size() == 1) values.resize(spatial, values[0]);
-    return values;
-  };
+  auto list = [&](std::size_t i) { return spread(constants(ctx, args[i]), spatial); };
   const sym::TensorMeta& meta = ctx.result(1);
   const std::int64_t groups = constant(ctx, args[9]);
   const ConvolutionFacts facts = facts_of(of_x.dtype(), meta.sizes, groups, false);

@@ -8,9 +8,6 @@ namespace coil::lowering {
 
 namespace {
 
-std::int64_t ceil_div(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
-std::int64_t round_up(std::int64_t n, std::int64_t step) { return ceil_div(n, step) * step; }
-
 bool is_narrow(DType d) { return d == DType::BF16 || d == DType::F16; }
 
 /// What becomes of a dimension.
@@ -28,7 +25,7 @@ class Gathering {
     for (std::size_t d = 0; d < along_.size(); ++d) {
       const std::int64_t window = call.weight_sizes[2 + d];
       patch_.push_back(along_[d] == Along::AsItLies ? 1 : along_[d] == Along::Stride ? call.stride[d] : window);
-      windows_.push_back(ceil_div(window, patch_[d]));
+      windows_.push_back(round_up(window, patch_[d]) / patch_[d]);
       channels_ *= patch_[d];
       if (along_[d] == Along::AsItLies) places_ *= call.stride[d];
     }

@@ -93,7 +93,7 @@ TensorBox one_channel_of_products(Context& ctx, const TensorBox& x, const Tensor
                                   std::int64_t dilation) {
   const sym::TensorMeta& meta = ctx.result();
   const std::int64_t taps = *weight.sizes[2].constant(), step = kVector / static_cast<std::int64_t>(size_of(x.dtype())),
-                     columns = (taps + step - 1) / step * step;
+                     columns = round_up(taps, step);
   const Exprs by_tap{Expr(columns), x.sizes[1]};
   const Expr tap = ctx.graph.ivar(0);
   const Element inside = condition(ctx, sym::lt(tap, taps));

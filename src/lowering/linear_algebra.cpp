@@ -34,7 +34,7 @@ Expr grown(const Context& ctx, DType dtype, Expr n) {
   const std::int64_t step = ctx.product_vector_bytes() / static_cast<std::int64_t>(size_of(dtype));
   const auto c = n.constant();
   if (step <= 1 || !c) return n;
-  const std::int64_t more = (*c + step - 1) / step * step;
+  const std::int64_t more = round_up(*c, step);
   return (more - *c) * kMostGrowth <= *c ? Expr(more) : n;
 }
 

@@ -74,9 +74,9 @@ def outside_share(items, share):
     part, parts = map(int, share.split("/"))
     test = lambda item: item.nodeid.partition("[")[0]
     cases = collections.Counter(map(test, items))
-    return [
+    return {
         item for item in items if cases[test(item)] > 1 and zlib.crc32(item.nodeid.encode()) % parts != part % parts
-    ]
+    }
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
@@ -86,11 +86,10 @@ def pytest_collection_modifyitems(config, items):
             definition.scope == "module" for definition in fixtures_named_by(item)
         ):
             item.add_marker(pytest.mark.xdist_group(item.module.__name__))
-    left_out = [] if config.getoption("--full") else [item for item in items if item.get_closest_marker("full")]
+    left_out = set() if config.getoption("--full") else {item for item in items if item.get_closest_marker("full")}
     if share := config.getoption("--share"):
-        left_out += outside_share(items, share)
-    config.hook.pytest_deselected(items=left_out)
-    left_out = set(left_out)
+        left_out |= outside_share(items, share)
+    config.hook.pytest_deselected(items=list(left_out))
     items[:] = [item for item in items if item not in left_out]
     if config.getoption("--device") != "cpu":
         for item in items:

@@ -43,13 +43,10 @@ std::string register_transpose_text(int lanes) {
 
 /// Tiles of at most `rows` columns, nearly equal, that cover the value dims.
 struct ValueTiles {
-  int small, larger;  ///< columns of the smaller ones; how many are larger by one
-  int count;
+  int count, small, larger;  ///< columns of the smaller ones; how many are larger by one
 
   ValueTiles(int value_dim, int rows)
-      : small(value_dim / ((value_dim + rows - 1) / rows)),
-        larger(value_dim % ((value_dim + rows - 1) / rows)),
-        count((value_dim + rows - 1) / rows) {}
+      : count((value_dim + rows - 1) / rows), small(value_dim / count), larger(value_dim % count) {}
 
   /// `line` for each run of equal tiles, with its first column, the column behind it, and the columns of a tile.
   template <class Line>
