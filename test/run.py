@@ -2,7 +2,8 @@
 """Runs every kind of test and ends with one line, `N passed, N failed`.
 
 usage: test/run.py [--all] [PART ...]     parts: unit lit python (all of them when none is named) and fuzz
-Of Python tests with several cases a quarter of the cases is run, another one with each commit; all of them with --all.
+Of Python tests with one case a half is run, of the cases of others an eighth, other ones with each commit; all of them
+with --all.
 The unit tests are built by Clang with the address and undefined-behaviour sanitizers, the command and what Python tests
 by GCC as released.
 Needs only Python's own library here; the tests themselves use build/venv. Exit 0 when nothing failed.
@@ -95,7 +96,7 @@ def lit():
     return passed, failed or int(code != 0)
 
 
-SHARES = 4
+SHARES = 8
 
 
 def share():
@@ -108,7 +109,7 @@ def python(every_case):
     command = [PYTHON, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--durations", "30", "test/python"]
     if not every_case:
         command += ["--share", (part := share())]
-        print(f"of tests with several cases, share {part}; all of them: test/run.py --all python", flush=True)
+        print(f"share {part} of the tests; all of them: test/run.py --all python", flush=True)
     code, text = stream(command)
     passed, failed = count(r"(\d+) passed", text), count(r"(\d+) failed", text) + count(r"(\d+) error", text)
     return passed, failed or int(code != 0)

@@ -43,6 +43,7 @@ constexpr GraphStep kGraph[] = {
     {&passes::kEliminateCommonSubexpressions},
     {&passes::kEliminateDeadCode},
     {&passes::kPropagate},
+    {&passes::kContractSums},
     {&passes::kSimplifySymbolicMasks},
     {&passes::kFoldConstants},
     {&passes::kPlaceOnDevices},

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/vectors.h"
+#include "library_ops/products.h"
 #include "lowering/common.h"
 #include "lowering/products.h"
 #include "support/error.h"
@@ -264,8 +265,10 @@ BufferView matrices(Context& ctx, const TensorBox& box) {
   return library_operand(box);
 }
 
-/// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions.
-TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
+/// y[B.., M, N] = a[B.., M, K] b[B.., K, N], both operands with the same batch dimensions. `attributes`: what the call
+/// has beside those of every product.
+TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta,
+                 Attributes attributes = {}) {
   if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.target().has(target::Feature::IntegerProducts))
     return product_by_kernel(ctx, a, b, meta);
   const std::size_t rank = meta.sizes.size();
@@ -275,8 +278,8 @@ TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym
     return product_by_kernel(ctx, a, b, meta);
   const Operands operands = grown_operands(ctx, a, b, rank - 2, rank - 1, meta);
   auto [box, out] = product_result(ctx, meta, operands.columns);
-  add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}},
-                   {matrices(ctx, operands.a), matrices(ctx, operands.b)}, {out});
+  attributes.emplace("has_bias", std::int64_t{0});
+  add_library_call(ctx, "matmul", std::move(attributes), {matrices(ctx, operands.a), matrices(ctx, operands.b)}, {out});
   return box;
 }
 
@@ -352,6 +355,13 @@ Lowered addmm(Context& ctx, const Values& args) {
 
 Lowered bmm(Context& ctx, const Values& args) {
   return matmul(ctx, ctx.tensor(args[0]), ctx.tensor(args[1]), ctx.result());
+}
+
+/// A product of matrices that the program wrote as a sum, which no permission to round operands is about.
+Lowered contraction(Context& ctx, const Values& args) {
+  const TensorBox a = ctx.tensor(args[0]), b = ctx.tensor(args[1]);
+  if (!ctx.target().has(target::Feature::Tf32)) return product(ctx, a, b, ctx.result());
+  return matmul(ctx, a, b, ctx.result(), {{std::string(library_ops::kTf32.name), std::int64_t{0}}});
 }
 
 /// matmul of torch where it comes whole: matrices with equal batch dimensions after broadcasting.
@@ -436,6 +446,7 @@ void add_linear_algebra(Table& t) {
   t["aten.mm.default"] = t["aten.mm.dtype"] = mm;
   t["aten.addmm.default"] = t["aten.baddbmm.default"] = addmm;
   t["aten.bmm.default"] = t["aten.bmm.dtype"] = bmm;
+  t["coil.contraction.default"] = contraction;
   t["aten.matmul.default"] = matmul_node;
   t["aten.outer.default"] = outer;
   t["transformers.grouped_mm_fallback.default"] = t["aten._grouped_mm.default"] = grouped;

@@ -45,7 +45,9 @@ def pytest_configure(config):
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="run the tests marked full as well")
     parser.addoption(
-        "--share", metavar="K/N", help="of tests with several cases only the Kth of N parts (default: all cases)"
+        "--share",
+        metavar="K/N",
+        help="of the cases of tests with several only the Kth of N parts, of tests with one case a half (default: all)",
     )
     parser.addoption("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of every compile")
     parser.addoption(
@@ -70,13 +72,14 @@ def fixtures_named_by(item):
 
 
 def outside_share(items, share):
-    """Cases that a run of the share `K/N` leaves out: of tests with several, those whose names fall to other parts."""
+    """What a run of the share `K/N` leaves out: of tests with several cases those whose names fall to other parts, of
+    tests with one case every other one.
+    """
     part, parts = map(int, share.split("/"))
     test = lambda item: item.nodeid.partition("[")[0]
     cases = collections.Counter(map(test, items))
-    return {
-        item for item in items if cases[test(item)] > 1 and zlib.crc32(item.nodeid.encode()) % parts != part % parts
-    }
+    parts_of = lambda item: parts if cases[test(item)] > 1 else min(parts, 2)
+    return {item for item in items if (zlib.crc32(item.nodeid.encode()) - part) % parts_of(item)}
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups

@@ -56,6 +56,18 @@ def calls(archive, *settings, device=CUDA):
     return told, others
 
 
+class Sum(torch.nn.Module):
+    """A product of matrices that eager adds up in f32, whatever its products may do."""
+
+    def forward(self, x):
+        return (x[:, None] * x).sum(-1)
+
+
+def test_sums_that_become_products_are_not_rounded(tmp_path):
+    export(Sum(), (torch.randn(512, 64),), tmp_path / "m.pt2")
+    assert calls(tmp_path / "m.pt2", "cuda.tf32=all") == ([], ["matmul"])
+
+
 @pytest.mark.parametrize(
     "choice, told",
     [("none", set()), ("products", PRODUCTS), ("convolutions", CONVOLUTIONS), ("all", PRODUCTS | CONVOLUTIONS)],

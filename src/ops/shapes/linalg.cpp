@@ -52,6 +52,20 @@ Value added(const Call& call, TensorMeta product) {
 Value mm(const Call& call) { return product(call, call.tensor(0), call.tensor(1)); }
 Value bmm(const Call& call) { return batched_product(call, call.tensor(0), call.tensor(1)); }
 Value addmm(const Call& call) { return added(call, product(call, call.tensor(1), call.tensor(2))); }
+
+/// Batches of matrices, or two matrices, whose batches have the same sizes.
+Value contraction(const Call& call) {
+  const TensorMeta &a = call.tensor(0), &b = call.tensor(1);
+  require_rank(call, b, a.rank());
+  require_same_type(call, a, b);
+  const std::size_t rows = a.rank() - 2;
+  for (std::size_t d = 0; d < rows; ++d) require_equal(call, a.sizes[d], b.sizes[d], "batch sizes");
+  require_equal(call, a.sizes[rows + 1], b.sizes[rows], "inner sizes");
+  Exprs sizes = a.sizes;
+  sizes.back() = b.sizes.back();
+  return dense(call.env, a, sizes);
+}
+
 Value baddbmm(const Call& call) { return added(call, batched_product(call, call.tensor(1), call.tensor(2))); }
 
 Value addbmm(const Call& call) {
@@ -232,6 +246,9 @@ const Product kProducts[] = {
     {mm, R"(
 aten::mm(Tensor self, Tensor mat2) -> Tensor
 aten::mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor
+)"},
+    {contraction, R"(
+coil::contraction(Tensor self, Tensor other) -> Tensor
 )"},
     {bmm, R"(
 aten::bmm(Tensor self, Tensor mat2) -> Tensor

@@ -59,6 +59,10 @@ void fuse_attention(fx::GraphModule&, const target::Target&);
 /// leaves of linear in half precision), as addmm.
 void fuse_linear(fx::GraphModule&);
 
+/// Sums over products of values that are repeated against each other as products of matrices, where these are large
+/// enough to be faster.
+void contract_sums(fx::GraphModule&, const target::Target&);
+
 /// Layers of recurrent networks as scans over their steps: for devices whose libraries have no such layers.
 void loop_recurrences(fx::GraphModule&);
 

@@ -77,6 +77,9 @@ inline constexpr GraphPass kDecomposeForDevice{
     "decompose-for-device",
     "Composite operators are rewritten by tables, also those that only another device does whole.",
     [](fx::GraphModule& module, const GraphContext& given) { decompose_for_device(module, given.target); }};
+inline constexpr GraphPass kContractSums{
+    "contract-sums", "Sums over products of values that are repeated against each other become products of matrices.",
+    [](fx::GraphModule& module, const GraphContext& given) { contract_sums(module, given.target); }};
 inline constexpr GraphPass kEliminateCommonSubexpressions{"eliminate-common-subexpressions",
                                                           "Calls of equal target and arguments become one.",
                                                           on_graph<eliminate_common_subexpressions>};

@@ -22,8 +22,7 @@ void allow_tf32(ir::Graph& graph, std::string_view choice) {
     if (!known.attribute(library_ops::kTf32.name)) continue;
     if (!(known.traits.has(library_ops::Trait::Product) ? products : convolutions)) continue;
     if (call->inputs.at(0).dtype != DType::F32) continue;
-    call->attributes.insert_or_assign(std::string(library_ops::kTf32.name), std::int64_t{1});
-    changed = true;
+    changed = call->attributes.try_emplace(std::string(library_ops::kTf32.name), std::int64_t{1}).second || changed;
   }
   if (changed) graph.replace_operations(std::move(operations));
 }

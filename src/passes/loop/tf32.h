@@ -11,7 +11,8 @@ namespace coil {
 /// are one.
 bool is_tf32_choice(std::string_view);
 
-/// Sets the attribute `tf32` of the calls chosen, those of f32 alone. For CUDA; runs before products are timed.
+/// Sets the attribute `tf32` of the calls chosen, those of f32 alone that do not have it yet. For CUDA; runs before
+/// products are timed.
 void allow_tf32(ir::Graph&, std::string_view choice);
 
 }  // namespace coil
