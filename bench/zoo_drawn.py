@@ -114,22 +114,51 @@ def words_of(config, samples, length):
     return torch.randint(110, min(getattr(text, "vocab_size", 1000), VOCABULARY) - 1, (samples, length))
 
 
-def inputs_of(config, names, main, samples):
-    """By name, what a model's forward takes."""
-    if main == "pixel_values":
-        vision = getattr(config, "vision_config", None) or config
+def bins(config):
+    """How many numbers a spectrum has, by the names that configurations have for it."""
+    encoder = getattr(config, "encoder_config", None) or getattr(config, "audio_config", None) or config
+    names = ("num_mel_bins", "input_feat_per_channel", "feature_projection_input_dim", "input_dim")
+    return next((getattr(c, n) for c in (config, encoder) for n in names if getattr(c, n, None)), 80)
+
+
+def kinds_of_input(config, main):
+    """Sizes of the input `main` but its samples, as models of different makes have them; nothing of texts."""
+    vision = getattr(config, "vision_config", None) or config
+    if main in ("pixel_values", "pixel_values_videos"):
         size = getattr(vision, "image_size", None) or 224
         height, width = size if isinstance(size, (list, tuple)) else (size, size)
-        return {main: torch.randn(samples, getattr(vision, "num_channels", 3) or 3, height, width)}
+        picture = (getattr(vision, "num_channels", 3) or 3, height, width)
+        return [picture, (getattr(vision, "num_frames", 8), *picture)]
     if main == "input_values":
-        return {main: torch.randn(samples, 16_000)}
+        return [(16_000,), (1, 16_000)]
     if main == "input_features":
         frames = 2 * getattr(config, "max_source_positions", 500)
-        return {main: torch.randn(samples, getattr(config, "num_mel_bins", 80), frames)}
-    given = {main: words_of(config, samples, LENGTH)}
-    if "decoder_input_ids" in names:
-        given["decoder_input_ids"] = words_of(config, samples, 128)
-    return given
+        return [(bins(config), frames), (frames, bins(config)), (1_000, bins(config))]
+    return []
+
+
+def inputs_of(config, names, main):
+    """Of what a model's forward may take, by name, in the order in which it is to be tried: functions of samples."""
+
+    def with_decoder(given, samples):
+        return given | ({"decoder_input_ids": words_of(config, samples, 128)} if "decoder_input_ids" in names else {})
+
+    floats = lambda sizes: lambda n: with_decoder({main: torch.randn(n, *sizes)}, n)
+    texts = lambda n: with_decoder({main: words_of(config, n, LENGTH)}, n)
+    return [floats(sizes) for sizes in kinds_of_input(config, main)] or [texts]
+
+
+def taken(model, kinds):
+    """The first kind of inputs that a model without values runs on; the first of all where none is, since some models
+    ask for values.
+    """
+    for given in kinds if len(kinds) > 1 else ():
+        try:
+            model(**{name: t.to("meta") for name, t in given(1).items()})
+            return given
+        except Exception:  # of whatever kind: it is not what the model takes
+            continue
+    return kinds[0]
 
 
 class Named(torch.nn.Module):
@@ -155,11 +184,14 @@ def transformers_entry(kind):
     model_of = MODEL_MAPPING[type(config)]
     model_of = model_of[0] if isinstance(model_of, (tuple, list)) else model_of
     with torch.device("meta"):
-        parameters = sum(p.numel() for p in model_of(config).parameters())
+        model = model_of(config).eval()
+    parameters = sum(p.numel() for p in model.parameters())
     if parameters > MOST_PARAMETERS["transformers"]:
         raise ValueError(f"{kind} has {parameters / 1e6:.0f} million parameters, more than are drawn")
     names = inspect.signature(model_of.forward).parameters
-    given = lambda samples: inputs_of(config, names, model_of.main_input_name, samples)
+    needed = [n for n, p in names.items() if n != "self" and p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
+    main = model_of.main_input_name if model_of.main_input_name in names else needed[0]
+    given = taken(model, inputs_of(config, names, main))
     order = list(given(1))
     make = lambda: Named(model_of(config), order)
     return Entry(make, lambda samples: tuple(given(samples).values()), large=16)

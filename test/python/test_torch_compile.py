@@ -613,6 +613,25 @@ def test_complex_inputs_that_are_written(write, seen):
     torch.testing.assert_close(mine, theirs)
 
 
+@pytest.mark.parametrize(
+    "repeat",
+    [
+        lambda z: z.expand(3, 5),
+        lambda z: z[:, None].expand(5, 3),
+        lambda z: z[None, :, None].expand(4, 5, 3).permute(2, 0, 1),
+        lambda z: (z.real + 0j).unfold(-1, 1, 1).broadcast_to(3, 5, 1),
+        lambda z: z[0].expand(2, 2),
+        lambda z: z[:0].expand(4, 0),
+    ],
+)
+def test_complex_results_that_repeat_themselves(repeat):
+    f = lambda z: repeat(z * 2)
+    z = torch.randn(5, dtype=torch.complex64)
+    mine, theirs = compiled(f)(z), f(z)
+    same(mine, theirs)
+    assert mine.stride() == theirs.stride()
+
+
 def test_eight_bit_floats_that_are_written():
     def f(x):
         x.copy_(x.float() * 2)

@@ -253,10 +253,23 @@ class Splitter {
       if (!is_branch_ && lies_in_an_input(v.as_node())) continue;
       Node* old = v.as_node();
       ComplexRewriter r(m_, old, parts_);
-      const auto pairs = r.interleaved(parts_.at(old), old->tensor());
-      v = r.permute(r.call("aten.view_as_complex.default", {pairs.value}), pairs.back);
+      v = joined(r, parts_.at(old), old->tensor());
     }
     n->set_args(std::move(args));
+  }
+
+  /// Memory of complex numbers that lies as `meta` says: what it repeats, by steps of 0, is there once.
+  static Value joined(ComplexRewriter& r, Parts parts, const TensorMeta& meta) {
+    TensorMeta once = meta;
+    for (std::size_t d = 0; d < meta.rank(); ++d) {
+      if (!meta.strides[d].is_constant(0) || meta.sizes[d].is_constant(1) || meta.sizes[d].is_constant(0)) continue;
+      once.sizes[d] = 1;
+      for (Value* part : {&parts.re, &parts.im})
+        if (part->is<Node*>() && r.rank(*part) == meta.rank())
+          *part = r.slice(*part, static_cast<std::int64_t>(d), 0, 1);
+    }
+    const auto pairs = r.interleaved(parts, once);
+    return r.expand(r.permute(r.call("aten.view_as_complex.default", {pairs.value}), pairs.back), meta.sizes);
   }
 
   fx::GraphModule& m_;
