@@ -1,5 +1,5 @@
-"""Sums over products of values that are repeated against each other, which become products of matrices: as near to the
-sums in f64 as eager's, in eager's strides.
+"""Sums over products of values that are repeated against each other, which become products of matrices, and other
+reductions over all pairs, whose operands are turned: as near to the sums in f64 as eager's, in eager's strides.
 """
 
 import pathlib
@@ -8,6 +8,7 @@ import sys
 import pytest
 
 torch = pytest.importorskip("torch")
+F = torch.nn.functional
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "build/python"))
 coil = pytest.importorskip("coil")
 
@@ -44,6 +45,16 @@ OTHERS = {
     "three factors": (lambda x, w, g: (x[:, None] * w * g[None, :, None]).sum(-1), (40, 50), (60, 50), (60,)),
     "a factor between": (lambda x, w, g: (x[:, None] * w * g[:, :, None]).sum(-1), (40, 50), (60, 50), (40, 60)),
     "one side summed alone": (lambda x, w: (x[:, None] * w[:, :, None]).sum((1, 2)), (40, 50), (40, 60)),
+    "a mean": (lambda x, w: (x[:, None] * w).mean(-1), (60, 50), (70, 50)),
+    "numbers between": (lambda x, w: ((x[:, None] * w) * 2 / 3).sum(-1), (60, 50), (70, 50)),
+    "repeated beside": (lambda x, w: (x[:, None].expand(3, 60, 1, 50) * w).sum(-1), (60, 50), (70, 50)),
+    "repeated and summed": (lambda x, w: (x[:, None].expand(3, 60, 1, 50) * w).sum((0, -1)), (60, 50), (70, 50)),
+    "cosines": (lambda x, w: F.cosine_similarity(x[:, None], w[None], dim=-1), (60, 50), (70, 50)),
+    "computed where it repeats": (
+        lambda x, w: (x.unsqueeze(1).expand(60, 70, 50).exp() * w.expand(60, 70, 50).amax(-1, True).tanh() * w).sum(-1),
+        (60, 50),
+        (70, 50),
+    ),
     "a single row": (lambda x, w: (x[None] * w).sum(-1), (5000,), (60, 5000)),
 }
 
@@ -58,6 +69,23 @@ def test_state_spaces(name, dtype):
 @pytest.mark.parametrize("name", OTHERS)
 def test_others(name):
     function, *shapes = OTHERS[name]
+    check(function, *(torch.randn(s) for s in shapes))
+
+
+PAIRS = {
+    "distances": (lambda x, y: (x[:, None] - y).square().sum(-1), (300, 3), (400, 3)),
+    "of batches": (lambda x, y: (x[:, :, None] - y[:, None]).abs().sum(-1), (3, 100, 7), (3, 130, 7)),
+    "greatest sums": (lambda x, y: (x[:, None] + y).amax(-1), (200, 40), (200, 40)),
+    "logarithms": (lambda x, y: (x[:, None] + y).logsumexp(-1), (200, 33), (150, 33)),
+    "turned": (lambda x, y: (x.t()[:, None] - y).abs().mean(-1), (16, 200), (150, 16)),
+    "with itself": (lambda x, y: (x[:, None] - x).abs().sum(-1) + y, (200, 16), (200,)),
+    "weighted": (lambda x, y: ((x[:, None] + y).tanh() * y[0]).sum(-1), (200, 16), (150, 16)),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_all_pairs(name):
+    function, *shapes = PAIRS[name]
     check(function, *(torch.randn(s) for s in shapes))
 
 

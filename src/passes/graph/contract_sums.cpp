@@ -12,6 +12,7 @@
 
 #include "passes/graph/decompositions/rewriter.h"
 #include "passes/graph/passes.h"
+#include "passes/graph/repeats.h"
 
 namespace coil::passes {
 
@@ -40,18 +41,34 @@ struct Roles {
   std::vector<std::size_t> batch, left, right, summed;
 };
 
+bool is_number(const Value& v) { return v.is<double>() || v.is<Expr>(); }
+
+/// Whether a node is a tensor of this type.
+bool is_of(const Value& v, DType dtype) {
+  return v.is<Node*>() && v.as_node()->is_tensor() && v.as_node()->tensor().dtype == dtype;
+}
+
 /// Whether a node multiplies two tensors of its own type.
 bool multiplies(const Node& n) {
-  if (!n.is_call("aten.mul.Tensor") || !n.args[0].is<Node*>() || !n.args[1].is<Node*>()) return false;
-  return std::ranges::all_of(std::span(n.args).first(2), [&](const Value& v) {
-    return v.as_node()->is_tensor() && v.as_node()->tensor().dtype == n.tensor().dtype;
-  });
+  return n.is_call("aten.mul.Tensor") && is_of(n.args[0], n.tensor().dtype) && is_of(n.args[1], n.tensor().dtype);
+}
+
+/// Whether a node multiplies a tensor of its own type with a number, or divides it by one.
+bool scales(const Node& n) {
+  constexpr std::string_view kTargets[] = {"aten.mul.Tensor", "aten.mul.Scalar", "aten.div.Tensor", "aten.div.Scalar"};
+  return std::ranges::any_of(kTargets, [&](std::string_view target) { return n.is_call(target); }) &&
+         is_of(n.args[0], n.tensor().dtype) && is_number(n.args[1]);
 }
 
 class Contraction {
  public:
-  Contraction(fx::GraphModule& m, Node* sum, const target::Target& target)
-      : m_(m), sum_(sum), target_(target), product_(sum->args[0].as_node()), sizes_(product_->tensor().sizes) {}
+  Contraction(fx::GraphModule& m, Repeats& repeats, Node* sum, const target::Target& target)
+      : m_(m),
+        repeats_(repeats),
+        sum_(sum),
+        target_(target),
+        product_(sum->args[0].as_node()),
+        sizes_(product_->tensor().sizes) {}
 
   /// What replaces the sum; null where it stays.
   Node* rewritten() {
@@ -84,12 +101,16 @@ class Contraction {
 
   /// Takes products of broadcasts apart into what they multiply; false for too many.
   bool collect(Node* n) {
+    const bool may_go = n == product_ || n->users().size() == 1;
+    if (may_go && scales(*n)) {
+      scales_.push_back(n);
+      return collect(n->args[0].as_node());
+    }
     const auto is_spread = [&] {
-      return n == product_ || (n->users().size() == 1 &&
-                               count(*n) > 2 * std::max(count(*n->args[0].as_node()), count(*n->args[1].as_node())));
+      return n == product_ || count(*n) > 2 * std::max(count(*n->args[0].as_node()), count(*n->args[1].as_node()));
     };
-    if (multiplies(*n) && is_spread()) return collect(n->args[0].as_node()) && collect(n->args[1].as_node());
-    while (n->is_call("aten.expand.default")) n = n->args[0].as_node();
+    if (may_go && multiplies(*n) && is_spread()) return collect(n->args[0].as_node()) && collect(n->args[1].as_node());
+    n = repeats_.once(n);
     const Exprs& own = n->tensor().sizes;
     Factor factor{n, Dims(sizes_.size(), false)};
     for (std::size_t d = 0; d < own.size(); ++d) factor.has[sizes_.size() - own.size() + d] = !own[d].is_constant(1);
@@ -120,13 +141,13 @@ class Contraction {
     return has;
   }
 
-  /// None where one side alone is summed.
+  /// None where one side alone, or what is one thing repeated, is summed.
   std::optional<Roles> roles_of(std::size_t split) const {
     const Dims left = dims_of(split, true), right = dims_of(split, false);
     Roles roles;
     for (std::size_t d = 0; d < sizes_.size(); ++d) {
+      if (summed_[d] && !sizes_[d].is_constant(1) && !(left[d] && right[d])) return std::nullopt;
       if (!left[d] && !right[d]) continue;
-      if (summed_[d] && left[d] != right[d]) return std::nullopt;
       auto& to = summed_[d] ? roles.summed : left[d] && right[d] ? roles.batch : left[d] ? roles.left : roles.right;
       to.push_back(d);
     }
@@ -158,6 +179,7 @@ class Contraction {
     Value made;
     for (std::size_t f = 0; f < factors_.size(); ++f)
       if (is_left(split, f) == left) made = made.is_none() ? Value(factors_[f].node) : r.mul(made, factors_[f].node);
+    if (left) made = scaled(r, made);
     const std::size_t missing = sizes_.size() - r.rank(made);
     const auto step = [&](const std::vector<std::size_t>& group) {
       return m_.env->hint_or(r.meta(made).strides[group.back() - missing], 0);
@@ -176,6 +198,16 @@ class Contraction {
     return turned ? r.permute(dense, {0, 2, 1}) : dense;
   }
 
+  /// What the numbers that the product is multiplied with, and the mean, make of one side.
+  Value scaled(Rewriter& r, Value made) const {
+    for (const Node* n : scales_) made = r.call(n->target, {made, n->args[1]});
+    if (!sum_->is_call("aten.mean.dim")) return made;
+    Expr terms = 1;
+    for (std::size_t d = 0; d < sizes_.size(); ++d)
+      if (summed_[d]) terms = terms * sizes_[d];
+    return r.call("aten.div.Tensor", {made, m_.env->simplify(terms)});
+  }
+
   Expr number_of(const std::vector<std::size_t>& dims) const { return m_.env->simplify(sym::product(sizes_of(dims))); }
   Exprs sizes_of(const std::vector<std::size_t>& dims) const {
     Exprs sizes;
@@ -191,7 +223,14 @@ class Contraction {
     std::vector<std::int64_t> order(dims.size());
     for (std::size_t k = 0; k < order.size(); ++k) order[k] = static_cast<std::int64_t>(k);
     std::ranges::sort(order, {}, [&](std::int64_t k) { return dims[static_cast<std::size_t>(k)]; });
-    return r.reshape(r.permute(r.reshape(product, sizes_of(dims)), order), sum_->tensor().sizes);
+    const bool keeps = sum_->tensor().rank() == sizes_.size();
+    Exprs once;
+    for (std::size_t d = 0; d < sizes_.size(); ++d)
+      if (!summed_[d])
+        once.push_back(std::ranges::find(dims, d) == dims.end() ? Expr(1) : sizes_[d]);
+      else if (keeps)
+        once.push_back(1);
+    return r.expand(r.reshape(r.permute(r.reshape(product, sizes_of(dims)), order), once), sum_->tensor().sizes);
   }
 
   /// A copy whose dimensions lie in memory in the order that those of the sum do.
@@ -207,31 +246,36 @@ class Contraction {
   }
 
   fx::GraphModule& m_;
+  Repeats& repeats_;
   Node* sum_;
   const target::Target& target_;
   Node* product_;
   const Exprs& sizes_;
   Dims summed_;
   std::vector<Factor> factors_;
+  std::vector<const Node*> scales_;
 };
 
-/// A sum of a product that nothing else reads, in the product's type.
+/// A sum or mean of a product that nothing else reads, in the product's type.
 bool may_contract(const Node& n) {
-  if (!n.is_call("aten.sum.dim_IntList") || !n.is_tensor() || !is_floating(n.tensor().dtype)) return false;
+  if (!(n.is_call("aten.sum.dim_IntList") || n.is_call("aten.mean.dim")) || !n.is_tensor()) return false;
   const Node* product = n.args[0].as_node();
-  return multiplies(*product) && product->users().size() == 1 && product->tensor().dtype == n.tensor().dtype;
+  return is_floating(n.tensor().dtype) && is_of(n.args[0], n.tensor().dtype) &&
+         (multiplies(*product) || scales(*product)) && product->users().size() == 1;
 }
 
 }  // namespace
 
 void contract_sums(fx::GraphModule& m, const target::Target& target) {
   for (auto& [name, sub] : m.subgraphs) contract_sums(*sub, target);
-  bool changed = false;
+  Repeats repeats(m, target);
+  bool looked = false;
   for (Node* n : m.graph.nodes()) {
     if (!may_contract(*n)) continue;
-    if (Node* made = Contraction(m, n, target).rewritten()) n->replace_all_uses_with(made), changed = true;
+    looked = true;
+    if (Node* made = Contraction(m, repeats, n, target).rewritten()) n->replace_all_uses_with(made);
   }
-  if (changed) m.graph.eliminate_dead_code();
+  if (looked) m.graph.eliminate_dead_code();
 }
 
 }  // namespace coil::passes

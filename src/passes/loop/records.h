@@ -90,8 +90,7 @@ inline constexpr LoopPass kChooseLayouts{
     on_loops<ir::choose_layouts>};
 inline constexpr LoopPass kTurnOperands{
     "turn-operands", "Large operands that reductions would read across their rows are copied into the rows' order.",
-    on_loops<ir::turn_operands>,
-    [](const target::Target& target, const Settings&) { return target.has(target::Feature::ThreadGrids); }};
+    on_loops<ir::turn_operands>};
 inline constexpr LoopPass kSplitPartWrites{
     "split-part-writes", "An input or a state that changes in a part has that part written, not all of it.",
     on_loops<ir::split_part_writes>};

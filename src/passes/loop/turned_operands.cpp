@@ -10,6 +10,7 @@ namespace coil::ir {
 namespace {
 
 constexpr std::int64_t kMany = 1 << 20;  // elements, from which on a copy costs less than what it spares
+constexpr std::int64_t kManyOfHost = 1 << 10, kFewestReads = 16;  // the same on a processor, and reads of each element
 
 /// Which loop variables neighbours in memory lie along, in bytes.
 using Votes = std::unordered_map<Expr, double>;
@@ -24,7 +25,10 @@ class Turning {
                             [](const Operation& op) { return std::holds_alternative<Control>(op.node); }))
       return;
     for (const Operation& op : graph_.operations())
-      if (op.is_loop() && graph_.target(device_of(op)).has(target::Feature::ThreadGrids)) look_at(op);
+      if (op.is_loop() && graph_.target(device_of(op)).has(target::Feature::ThreadGrids))
+        look_at(op);
+      else if (std::holds_alternative<Reduction>(op.node) && device_of(op).is_host())
+        look_along_lanes(op);
     std::erase_if(turned_, [](const Turned& turned) { return !turned.by_reduction; });
     if (turned_.empty()) return;
     std::vector<Operation> result;
@@ -63,7 +67,7 @@ class Turning {
   std::optional<Walk> walk_of(const Operation& op, Scalar load) const {
     if (load->op != ScalarOp::Load || !load->args.empty() || load->mask) return std::nullopt;
     const Layout& layout = graph_.buffer(load->buffer).layout;
-    if (elements(layout) < kMany) return std::nullopt;
+    if (elements(layout) < (layout.device.is_host() ? kManyOfHost : kMany)) return std::nullopt;
     struct Step {
       std::int64_t by;
       Expr size, variable;
@@ -123,6 +127,34 @@ class Turning {
       for (std::size_t d = 0; d < last; ++d)
         if (of(d) >= own + of(last)) want({load->buffer, walk->sizes, d}, op);
     }
+  }
+
+  /// A processor's vectors go along the innermost dimension of a result that is larger than the operands: wants all of
+  /// these that lie along the reduction, and are read again and again, along that dimension, unless some could not be.
+  void look_along_lanes(const Operation& op) {
+    if (op.sizes().empty()) return;
+    const Expr lane = graph_.ivar(op.sizes().size() - 1);
+    std::vector<Key> keys;
+    std::int64_t along = 0;
+    for (Scalar load : loads(op.body())) {
+      if (load->op != ScalarOp::Load) return;
+      along += elements(graph_.buffer(load->buffer).layout);
+      const auto step = sym::linear_in(linear_index(graph_.buffer(load->buffer).layout, load->index), lane);
+      if (!step) return;
+      if (step->coefficient.is_constant(0) || step->coefficient.is_constant(1)) continue;
+      const auto walk = walk_of(op, load);
+      if (!walk || times_read(op, *walk) < kFewestReads) return;
+      const auto at = std::ranges::find(walk->variables, lane);
+      keys.push_back({load->buffer, walk->sizes, static_cast<std::size_t>(at - walk->variables.begin())});
+    }
+    if (graph_.env().hint_or(sym::product(op.sizes()), 0) <= along) return;
+    for (const Key& key : keys) want(key, op);
+  }
+
+  std::int64_t times_read(const Operation& op, const Walk& walk) const {
+    const sym::ShapeEnv& env = graph_.env();
+    const Expr all = sym::product(op.sizes()) * sym::product(op.reduced());
+    return env.hint_or(all, 0) / std::max<std::int64_t>(1, env.hint_or(sym::product(walk.sizes), 1));
   }
 
   void want(const Key& key, const Operation& op) {
