@@ -32,6 +32,16 @@ def test_columns(rows, columns):
 
 
 @pytest.mark.parametrize("mean", [0, 10])
+@pytest.mark.parametrize("inner", [16, 100, 128, 129, 300])
+def test_several_dimensions_that_lie_apart(inner, mean):
+    torch.manual_seed(inner)
+    x = torch.randn(16_384 // inner, 3, inner, 40) + mean
+    function = lambda x: x.sum((0, 2))
+    own, exact = torch.compile(function, backend="coil")(x), function(x.double())
+    assert distance(own, exact) <= 1.5 * distance(function(x), exact) + 5e-8
+
+
+@pytest.mark.parametrize("mean", [0, 10])
 def test_variance_of_channels_that_lie_last(mean):
     torch.manual_seed(0)
     x = (torch.randn(2, 24, 64, 64) + mean).contiguous(memory_format=torch.channels_last)

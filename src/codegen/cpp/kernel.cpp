@@ -22,7 +22,8 @@ constexpr std::size_t kSmallText = 100;          // the same if each condition i
 constexpr std::size_t kConditions = 32;          // most conditions that one test in front stands for
 constexpr std::int64_t kStrip = 1024;            // most columns that a reduction over rows takes at once
 constexpr std::int64_t kFewRows = 16;            // so few rows are not worth a strip
-constexpr std::int64_t kRowsOfPart = 128;    // rows of a strip that are added up before their sum is added to a total
+constexpr std::int64_t kRowsOfPart = 128;    // rows of a strip that are added up before their sum is added to a total,
+constexpr std::int64_t kFewestOfPart = 16;   // and as few, where the innermost of several dimensions has no more
 constexpr std::int64_t kFewPoints = 4;       // parallel points that strips should leave
 constexpr std::int64_t kShortRow = 2 << 10;  // bytes of a row short enough for the processor's own prefetching
 // Bytes of a row such that the first-level cache holds two rows and what is computed from them.
@@ -273,6 +274,10 @@ void Printer::rows_of_strip(const LoopDim& dim, const std::vector<Statement*>& s
     line("}");
   };
   if (!totals_) return rows("0", size);
+  if (constant && *constant <= kRowsOfPart) {
+    rows("0", size);
+    return add_to_totals(statements);
+  }
   line(fmt::format("for (i64 {0}_b = 0; {0}_b < {1}; {0}_b += {2}) {{", r, size, kRowsOfPart));
   in_scope([&] {
     line(fmt::format("const i64 {0}_e = {0}_b + {1} < {2} ? {0}_b + {1} : {2};", r, kRowsOfPart, size));
@@ -474,8 +479,10 @@ bool Printer::is_sum(const Statement& s) {
 }
 
 bool Printer::has_long_sums(const std::vector<Statement*>& statements) {
-  const auto rows = nest_.inner.back().size.constant();
-  return (!rows || *rows >= 2 * kRowsOfPart) &&
+  Expr all = 1;
+  for (const LoopDim& d : nest_.inner) all *= d.size;
+  const auto known = [](Expr size) { return size.constant().value_or(2 * kRowsOfPart); };
+  return known(all) >= 2 * kRowsOfPart && known(nest_.inner.back().size) >= kFewestOfPart &&
          std::ranges::any_of(statements, [](const Statement* s) { return is_sum(*s); });
 }
 
