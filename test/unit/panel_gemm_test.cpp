@@ -1,6 +1,7 @@
 #include "runtime/ops/panel/gemm.h"
 
 #include <limits>
+#include <set>
 #include <string_view>
 
 #include "runtime/ops/panel/kernels.h"
@@ -207,13 +208,16 @@ std::vector<double> expected(const Operands& in, const Case& c, double old) {
   return result;
 }
 
+constexpr std::int64_t kMostOfNarrow = 1 << 22;  // multiplications in 16 bits: slow under sanitizers
+
 TEST_P(PanelGemm, AgreesWithTheDefinitionInEveryForm) {
   std::vector<Case> cases = {{1, 64, 128}, {7, 65, 131}, {13, 130, 145}, {3, 70, 1700}, {250, 64, 132}, {40, 900, 129}};
   // Narrower panels: these have many of them, and stretches, already.
   if (kernels->width < panels::kWidestPanel) cases = {{1, 64, 128}, {7, 65, 131}, {3, 34, 1700}};
   for (const DType dtype : {DType::F32, DType::F16, DType::BF16}) {
     for (const Case& c : cases) {
-      for (const DType wide : {dtype, DType::F32}) {
+      if (dtype != DType::F32 && c.m * c.n * c.k > kMostOfNarrow) continue;
+      for (const DType wide : std::set{dtype, DType::F32}) {
         SCOPED_TRACE(fmt::format("{} {} {}x{}x{}", short_name(dtype), short_name(wide), c.m, c.n, c.k));
         Operands in;
         in.add({wide, {c.m, c.k}, {c.k + 3, 1}});
