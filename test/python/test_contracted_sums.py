@@ -74,6 +74,12 @@ def test_others(name):
 
 PAIRS = {
     "distances": (lambda x, y: (x[:, None] - y).square().sum(-1), (300, 3), (400, 3)),
+    "kept as one": (lambda x, y: (x[:, None] - y).square().sum(-1, keepdim=True), (300, 3), (400, 3)),
+    "behind one place": (
+        lambda x, y: (x[:, None, None, None] - y.permute(1, 0, 2)).abs().sum(-1),
+        (2048,),
+        (1, 64, 32),
+    ),
     "of batches": (lambda x, y: (x[:, :, None] - y[:, None]).abs().sum(-1), (3, 100, 7), (3, 130, 7)),
     "greatest sums": (lambda x, y: (x[:, None] + y).amax(-1), (200, 40), (200, 40)),
     "logarithms": (lambda x, y: (x[:, None] + y).logsumexp(-1), (200, 33), (150, 33)),

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "ops/shapes/strides.h"
 #include "passes/graph/decompositions/rewriter.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/repeats.h"
@@ -235,14 +235,8 @@ class Contraction {
 
   /// A copy whose dimensions lie in memory in the order that those of the sum do.
   Value in_order_of_strides(Rewriter& r, const Value& made) const {
-    const Exprs& strides = sum_->tensor().strides;
-    std::vector<std::int64_t> order(strides.size()), inverse(strides.size());
-    for (std::size_t d = 0; d < order.size(); ++d) order[d] = static_cast<std::int64_t>(d);
-    std::ranges::stable_sort(order, std::greater(),
-                             [&](std::int64_t d) { return m_.env->hint_or(strides[static_cast<std::size_t>(d)], 0); });
-    for (std::size_t k = 0; k < order.size(); ++k)
-      inverse[static_cast<std::size_t>(order[k])] = static_cast<std::int64_t>(k);
-    return r.permute(r.contiguous(r.permute(made, order)), inverse);
+    const std::vector<std::int64_t> order = ops::shapes::memory_order(*m_.env, sum_->tensor().strides);
+    return r.permute(r.contiguous(r.permute(made, order)), ops::shapes::inverse_order(order));
   }
 
   fx::GraphModule& m_;

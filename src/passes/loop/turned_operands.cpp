@@ -132,13 +132,15 @@ class Turning {
   /// A processor's vectors go along the innermost dimension of a result that is larger than the operands: wants all of
   /// these that lie along the reduction, and are read again and again, along that dimension, unless some could not be.
   void look_along_lanes(const Operation& op) {
-    if (op.sizes().empty()) return;
-    const Expr lane = graph_.ivar(op.sizes().size() - 1);
+    std::size_t dims = op.sizes().size();
+    while (dims > 0 && op.sizes()[dims - 1].is_constant(1)) --dims;  // those of one place are no loops
+    if (dims == 0) return;
+    const Expr lane = graph_.ivar(dims - 1);
     std::vector<Key> keys;
-    std::int64_t along = 0;
+    std::int64_t read = 0;
     for (Scalar load : loads(op.body())) {
       if (load->op != ScalarOp::Load) return;
-      along += elements(graph_.buffer(load->buffer).layout);
+      read += elements(graph_.buffer(load->buffer).layout);
       const auto step = sym::linear_in(linear_index(graph_.buffer(load->buffer).layout, load->index), lane);
       if (!step) return;
       if (step->coefficient.is_constant(0) || step->coefficient.is_constant(1)) continue;
@@ -147,7 +149,7 @@ class Turning {
       const auto at = std::ranges::find(walk->variables, lane);
       keys.push_back({load->buffer, walk->sizes, static_cast<std::size_t>(at - walk->variables.begin())});
     }
-    if (graph_.env().hint_or(sym::product(op.sizes()), 0) <= along) return;
+    if (graph_.env().hint_or(sym::product(op.sizes()), 0) <= read) return;
     for (const Key& key : keys) want(key, op);
   }
 
@@ -207,8 +209,13 @@ class Turning {
   /// What makes the copy, for the load that is its first reader.
   Operation copying(Turned& turned, Scalar load, const Walk& walk, const Operation& reader) {
     const Layout layout = graph_.buffer(load->buffer).layout;
-    const Exprs sizes = moved_last(walk.sizes, turned.key.dim), from = moved_last(walk.variables, turned.key.dim),
-                to = graph_.ivars(sizes.size());
+    const Exprs sizes = moved_last(walk.sizes, turned.key.dim);
+    Exprs from = moved_last(walk.variables, turned.key.dim), to = graph_.ivars(sizes.size());
+    const auto stay = [&](Expr variable, Expr size) {  // at 0, where there is one place
+      if (size.is_constant(1)) from.push_back(variable), to.push_back(0);
+    };
+    for (std::size_t d = 0; d < reader.sizes().size(); ++d) stay(graph_.ivar(d), reader.sizes()[d]);
+    for (std::size_t d = 0; d < reader.reduced().size(); ++d) stay(graph_.rvar(d), reader.reduced()[d]);
     turned.copy = graph_
                       .add_buffer("", BufferKind::Computed,
                                   {layout.dtype, layout.device, sizes, sym::contiguous_strides(sizes), true})
