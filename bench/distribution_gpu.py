@@ -358,7 +358,7 @@ def package(ranks, seconds):
     """Exported on the CPU as test_distribution.py does, compiled for the GPU, run with no Python."""
     from safetensors.torch import load_file
 
-    script, coil = ROOT / "test/python/distribution_programs.py", ROOT / "build/bin/coil"
+    script, coil = ROOT / "test/python/distribution_programs.py", os.environ.get("COIL", ROOT / "build/bin/coil")
     names, well = ["mlp", "exchanges", "in_place", "experts", "sums"], True
     with tempfile.TemporaryDirectory() as folder:
         exporting = [

@@ -1,5 +1,6 @@
 """Models of the sweeps that are drawn at random, so that no list can be tuned to: `timm:NAME` is a configuration of
-`timm`, `transformers:TYPE` the base model of a type of `transformers`, cut to a few layers. Inputs are made by rule.
+`timm`, `transformers:TYPE` the base model of a type of `transformers`, cut to a few layers. Inputs are made by rule. Those of
+other libraries are in zoo_libraries.py.
 """
 
 import inspect
@@ -7,6 +8,7 @@ import random
 
 import torch
 
+import zoo_libraries
 from zoo_entries import Entry, Output, of_timm
 
 MOST_PARAMETERS = {"timm": 250_000_000, "transformers": 1_100_000_000}
@@ -29,12 +31,15 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 
 def draw(source, count, seed):
     """`count` names of `source`, the same ones for a seed and a version of the library."""
-    return {"timm": draw_timm, "transformers": draw_transformers}[source](count, random.Random(seed))
+    chance = random.Random(seed)
+    own = {"timm": draw_timm, "transformers": draw_transformers}
+    return own[source](count, chance) if source in own else zoo_libraries.drawn(source, count, chance)
 
 
 def entry(name):
     source, _, model = name.partition(":")
-    return {"timm": timm_entry, "transformers": transformers_entry}[source](model)
+    own = {"timm": timm_entry, "transformers": transformers_entry}
+    return own[source](model) if source in own else zoo_libraries.entry(source, model)
 
 
 def chosen(a, models):

@@ -111,6 +111,11 @@ ir::RealizeLimits realize_limits(const codegen::Backend& backend, const Settings
   return limits;
 }
 
+lowering::SortSums sort_sums(const Settings& settings) {
+  if (settings.cuda_sort_sums == "always") return lowering::SortSums::Always;
+  return settings.cuda_sort_sums == "never" ? lowering::SortSums::Never : lowering::SortSums::WhereItGains;
+}
+
 lowering::LowerOptions lower_options(const Machine& machine, const Settings& settings) {
   const codegen::Backend& backend = *machine.backend;
   return {.fallback = settings.fallback,
@@ -119,6 +124,7 @@ lowering::LowerOptions lower_options(const Machine& machine, const Settings& set
                 return library_ops::has(call.op, library_ops::Trait::DeviceCopy) || machine.carries_out(call, device);
               },
           .products_into_rows = settings.cuda_direct_rows,
+          .sort_sums = sort_sums(settings),
           .orders_writes = settings.deterministic,
           .batch_invariant = settings.batch_invariant,
           .windows_by_kernels = settings.cuda_windows,

@@ -106,6 +106,9 @@ struct Scatter {
   StoreMode mode = StoreMode::Assign;
   std::optional<std::size_t> sorted = {};  ///< the loop along which iterations that hit one place are neighbours: one
                                            ///< thread can carry them out in order
+  /// Of a sorted loop: of so many iterations, those that hit one place are combined first, and what pieces give a place
+  /// is combined in any order. 0: all in order.
+  std::int64_t piece = 0;
 };
 
 /// A strided window on a buffer, as library calls see it.

@@ -264,6 +264,11 @@ class Parser {
       while (d < s.sizes.size() && variable != fmt::format("i{}", d)) ++d;
       if (d == s.sizes.size()) c.fault(fmt::format("{} is no loop here", variable));
       s.sorted = d;
+      if (c.accept("in")) {
+        c.expect("pieces");
+        c.expect("of");
+        s.piece = c.integer();
+      }
     }
     c.expect("]");
     c.expect("at");

@@ -90,8 +90,9 @@ class Text {
   std::string text(const Scatter& s) const {
     std::string where = list_text(s.index);
     for (std::size_t k = 0; k < s.indirect.size(); ++k) where += fmt::format(", x{} = {}", k, scalar(s.indirect[k]));
-    return fmt::format("scatter.{}[{}{}] at {} {}", kStoreNames[static_cast<int>(s.mode)], loops('i', s.sizes),
-                       s.sorted ? fmt::format("; sorted along i{}", *s.sorted) : "", where, scalar(s.body));
+    return fmt::format("scatter.{}[{}{}{}] at {} {}", kStoreNames[static_cast<int>(s.mode)], loops('i', s.sizes),
+                       s.sorted ? fmt::format("; sorted along i{}", *s.sorted) : "",
+                       s.piece != 0 ? fmt::format(" in pieces of {}", s.piece) : "", where, scalar(s.body));
   }
   static std::string text(const Extern& e) {
     std::string attributes;

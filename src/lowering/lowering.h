@@ -26,6 +26,9 @@ struct Lowered : std::variant<std::monostate, TensorBox, std::vector<TensorBox>>
   using variant::variant;
 };
 
+/// Where sums of rows at places that data say are made from sorted places (lowering/sorted_scatter.cpp).
+enum class SortSums : std::uint8_t { Never, WhereItGains, Always };
+
 struct LowerOptions {
   bool fallback = false;  ///< operators without lowering become calls of the host, not an error
   /// Whether a device carries out a library call; with `fallback`, operators that would need another become calls of
@@ -33,6 +36,7 @@ struct LowerOptions {
   std::function<bool(const ir::Extern&, Device)> implemented = {};
   /// Large products that only leave the program are written where they go, where the library can do it.
   bool products_into_rows = true;
+  SortSums sort_sums = SortSums::WhereItGains;
   /// Products' operands may grow by zeros to whole vectors, where the library is slow on others.
   bool grows_products = true;
   /// Writes to one place are carried out in program order, where the device's threads would do them in any.

@@ -18,6 +18,7 @@ void scatter_into(Context& ctx, const TensorBox& out, const Exprs& sizes, Elemen
   if (grids && (ctx.options.orders_writes || lacks_update(ctx, out.dtype(), mode)) &&
       scatter_in_order(ctx, out, sizes, body, index, indirect, mode))
     return;
+  if (grids && scatter_in_pieces(ctx, out, sizes, body, index, indirect, mode)) return;
   ir::Operation op;
   op.outs = {*out.storage->buffer};
   op.origins = ctx.graph.provenance.of(body);

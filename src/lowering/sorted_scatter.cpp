@@ -1,7 +1,9 @@
-// Scatters whose results depend on the order of writes, in program order on machines whose threads run in any: the
-// places are sorted, and one thread carries out all writes to a place.
+// Scatters on machines whose threads run in any order, whose places are sorted: those whose results depend on the order
+// of writes, since one thread can carry out all writes to a place then; and sums of many rows, since a thread can add
+// up those for one place in registers, instead of each in memory.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "lowering/common.h"
 #include "support/error.h"
@@ -44,29 +46,102 @@ class SortedScatter {
 
   bool has_sorted_loops() const { return !loops_.sorted.empty(); }
 
+  /// Whether adding up pieces of the sorted rows takes less time than adding each row to memory: by bytes, where memory
+  /// adds at a third of the rate at which it is read (H100), and a sort reads and writes its keys once for each digit.
+  bool gains_in_pieces() {
+    if (key_sizes_.size() != 1) return false;
+    Expr columns = 1, count = 1;
+    for (std::size_t k : loops_.free) columns = columns * sizes_[k];
+    for (std::size_t d : places_) count = count * out_.sizes[d];
+    const auto size = [&](Expr e) { return std::max(1.0, static_cast<double>(graph_.env().hint_or(e, 0))); };
+    const double rows = size(key_sizes_[0]), row_bytes = 4 * size(columns), places = size(count);
+    constexpr double kSecondsOfSort = 60e-6, kKeyBytes = 16, kBitsOfDigit = 8, kWorthIt = 1.3;
+    const double rate = ctx_.target().costs.memory_bytes_per_second,
+                 digits = std::ceil(std::log2(places + 1) / kBitsOfDigit),
+                 sort = kSecondsOfSort + rows * kKeyBytes * digits / rate,
+                 sums = (rows + 3 * (std::min(places, rows) + rows / kPiece)) * row_bytes / rate;
+    return 3 * rows * row_bytes / rate > kWorthIt * (sort + sums);
+  }
+
+  /// Whether data say the places by themselves, and each value can be computed where its place has come to lie: its
+  /// loads take the iteration from memory.
+  bool can_add_in_pieces(const Element& body) {
+    if (!has_plain_places()) return false;
+    make_loops();
+    const Expr position = graph_.ivar(loops_.batch.size());
+    const Scalar value = moved(body.scalar, value_sizes_).scalar;
+    const std::vector<Scalar> below = ir::topological({&value, 1});
+    return std::ranges::all_of(below, [&](Scalar n) {
+      const bool loads = n->op == ScalarOp::Load || n->op == ScalarOp::LinearLoad;
+      return !n->mask && (loads || !mentions_directly(n, position));
+    });
+  }
+
+  void add_in_pieces(const Element& body, ir::StoreMode mode) {
+    const std::vector<TensorBox> sorted = sorted_keys();
+    const Expr position = graph_.ivar(loops_.batch.size());
+    const Scalar from = origin(sorted).scalar;
+    const Scalar value = pool().replace_loads(moved(body.scalar, value_sizes_).scalar, [&](Scalar load) -> Scalar {
+      if (!mentions_directly(load, position)) return nullptr;
+      Exprs index = load->index;
+      std::vector<Scalar> indirect = load->args;
+      const Expr there = pool().indirect(indirect.size());
+      for (Expr& e : index) e = sym::substitute(e, std::span(&position, 1), std::span(&there, 1));
+      indirect.push_back(from);
+      return load->op == ScalarOp::Load ? pool().load(load->buffer, load->rounded, index, indirect)
+                                        : pool().linear_load(load->buffer, load->rounded, index[0], indirect);
+    });
+    write(body, {&pool(), value}, mode, sorted, kPiece);
+  }
+
   void add(const Element& body, ir::StoreMode mode) {
     make_loops();
     const std::vector<TensorBox> sorted = sorted_keys();
     const TensorBox values = pointwise(ctx_, body.dtype(), value_sizes_, moved(body.scalar, value_sizes_));
     values.realize();
-    // The writes again, those to one place side by side.
-    const std::size_t at = loops_.batch.size();
-    const Exprs here = graph_.ivars(at + 1);
     Exprs from = graph_.ivars(value_sizes_.size());
-    from[at] = pool().indirect(0);
-    const Element value{&pool(), values.load(from, loop_vars(graph_, value_sizes_), nullptr,
-                                             {element_at(ctx_, sorted[1], here, value_sizes_)})};
+    from[loops_.batch.size()] = pool().indirect(0);
+    const Scalar value = values.load(from, loop_vars(graph_, value_sizes_), nullptr, {origin(sorted).scalar});
+    write(body, {&pool(), value}, mode, sorted, 0);
+  }
+
+ private:
+  static constexpr std::int64_t kPiece = 32;
+
+  /// Whether data say a place by itself, in no expression with other numbers.
+  bool has_plain_places() {
+    return std::ranges::all_of(places_, [&](std::size_t d) {
+      for (std::size_t j = 0; j < indirect_.size(); ++j)
+        if (sym::contains(index_[d], pool().indirect(j))) return index_[d] == pool().indirect(j);
+      return true;
+    });
+  }
+
+  static bool mentions_directly(Scalar n, Expr variable) {
+    return std::ranges::any_of(n->index, [&](Expr e) { return sym::contains(e, variable); });
+  }
+
+  /// A tensor over the sorted iterations, where the loops of the writes stand.
+  Element at_position(const TensorBox& x) {
+    return {&pool(), element_at(ctx_, x, graph_.ivars(loops_.batch.size() + 1), value_sizes_).scalar};
+  }
+  /// Where the iteration that has come to lie there was before.
+  Element origin(const std::vector<TensorBox>& sorted) { return at_position(sorted[1]); }
+
+  /// The writes again, those to one place side by side.
+  void write(const Element& body, const Element& value, ir::StoreMode mode, const std::vector<TensorBox>& sorted,
+             std::int64_t piece) {
     ir::Operation op;
     op.outs = {*out_.storage->buffer};
     op.origins = graph_.provenance.of(body);
     op.where = graph_.provenance.where;
     op.node = ir::Scatter{value_sizes_, value.cast(register_type(out_.dtype())),
-                          stored(),     {element_at(ctx_, sorted[0], here, value_sizes_).cast(DType::I64)},
-                          mode,         at};
+                          stored(),     {at_position(sorted[0]).cast(DType::I64)},
+                          mode,         loops_.batch.size(),
+                          piece};
     graph_.add_operation(std::move(op));
   }
 
- private:
   ir::ScalarPool& pool() { return graph_.pool(); }
 
   void sort_loops() {
@@ -115,9 +190,7 @@ class SortedScatter {
       for (std::size_t j = 0; j < indirect_.size(); ++j)
         if (index_[d] == pool().indirect(j)) place = moved(indirect_[j], key_sizes_).cast(DType::I64);
       if (!place.scalar) {
-        for (std::size_t j = 0; j < indirect_.size(); ++j)
-          if (sym::contains(index_[d], pool().indirect(j)))
-            refuse(ctx_, "cannot be carried out in a fixed order (deterministic=true)");
+        if (!has_plain_places()) refuse(ctx_, "cannot be carried out in a fixed order (deterministic=true)");
         place = index_value(
             ctx_, graph_.env().simplify(sym::substitute(index_[d], old_, now_), loop_vars(graph_, key_sizes_)));
       }
@@ -171,6 +244,18 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, El
   SortedScatter scatter(ctx, out, sizes, index, indirect);
   if (!scatter.has_sorted_loops()) return false;
   scatter.add(body, mode);
+  return true;
+}
+
+bool scatter_in_pieces(Context& ctx, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
+                       const std::vector<Scalar>& indirect, ir::StoreMode mode) {
+  if (mode != ir::StoreMode::Add || out.dtype() != DType::F32 || indirect.empty() ||
+      !ctx.target().has(target::Feature::VectorAtomics) || ctx.options.sort_sums == SortSums::Never)
+    return false;
+  SortedScatter scatter(ctx, out, sizes, index, indirect);
+  if (!scatter.has_sorted_loops() || !scatter.can_add_in_pieces(body)) return false;
+  if (ctx.options.sort_sums == SortSums::WhereItGains && !scatter.gains_in_pieces()) return false;
+  scatter.add_in_pieces(body, mode);
   return true;
 }
 

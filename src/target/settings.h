@@ -33,6 +33,8 @@ struct Settings {
   bool cuda_windows = true;  ///< cuda.windows: convolutions of each channel by itself are loops over windows
   bool cuda_direct_rows = true;  ///< cuda.direct_rows: large products that leave the program are written where they go,
                                  ///< whatever their number of columns
+  std::string cuda_sort_sums =
+      "auto";  ///< cuda.sort_sums: rows that are added to places that data say are sorted by those, where that gains
   bool cuda_dependent_launch =
       false;  ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
   std::string cuda_tf32 = "none";     ///< cuda.tf32: products and convolutions of f32 that may round their operands to

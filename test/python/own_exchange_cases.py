@@ -82,7 +82,9 @@ def own_exchanges(r):
         assert not any(graph.host_calls for graph in watched.graphs)
         assert all(graph.exchanges[0] == [f"torch:{group.group_name}"] for graph in watched.graphs)
         texts = [graph.exchanges[1] for graph in watched.graphs]
-        assert "_shot_all_reduce" in texts[0] and (r.device == "cuda" or texts[1].count("all_gather 1 ") == 4), texts
+        on_gpu = r.device == "cuda"
+        assert ("begin_peer_sum" if on_gpu else "_shot_all_reduce") in texts[0], texts
+        assert on_gpu or texts[1].count("all_gather 1 ") == 4, texts
         assert made == [f"torch:{group.group_name}"], made
     dist.destroy_process_group(group)
 

@@ -72,9 +72,25 @@ void multiply_some(const panels::Kernels& kernels, int vectors, int rows, std::i
 
 TEST_P(PanelKernels, MultiplyEveryNumberOfRowsAndVectors) {
   for (int vectors = 1; vectors * kernels->lanes <= kernels->width; ++vectors)
-    for (const std::int64_t k : {0, 1, 3, 4, 9, 70})
+    for (const std::int64_t k : {0, 1, 3, 4, 9, 70, 701})
       for (int rows = 1; rows <= kernels->rows[vectors]; ++rows)
         for (const bool add : {false, true}) multiply_some(*kernels, vectors, rows, k, add);
+}
+
+/// After 2^24 f32 has no room for ones: what one that is added loses shows how long a run of products is.
+TEST_P(PanelKernels, LongSumsAreAddedUpInRuns) {
+  constexpr std::int64_t kDepth = 4096, kLongestRun = 400;
+  const std::vector<float> ones(static_cast<std::size_t>(kDepth * kernels->width), 1.0f);
+  std::vector<float> a(static_cast<std::size_t>(kDepth), 1.0f), sum(static_cast<std::size_t>(kernels->width));
+  a[0] = 0x1p24f;
+  kernels->multiply({.a = a.data(),
+                     .a_step = kDepth,
+                     .panel = ones.data(),
+                     .panel_step = kernels->width,
+                     .k = kDepth,
+                     .sum = sum.data(),
+                     .sum_step = kernels->width});
+  EXPECT_GE(sum[0], 0x1p24f + kDepth - kLongestRun);
 }
 
 TEST_P(PanelKernels, WidenAndRoundAsTheScalarTypesDo) {

@@ -76,13 +76,101 @@ void scatter_one(KernelBuilder& b, const Statement& s, ir::StoreMode mode, const
   b.put(b.dialect.update({d, mode, buffer, index, x}));
 }
 
+/// A thread's piece of a sorted loop, for a run of neighbouring elements: values that hit one place are combined in
+/// registers, and join what other pieces have for it when the place changes.
+class InPieces {
+ public:
+  InPieces(KernelBuilder& b, const Statement& s, const ir::Scatter& scatter)
+      : b_(b),
+        s_(s),
+        mode_(scatter.mode),
+        along_(b.nest.inner[*scatter.sorted]),
+        piece_(scatter.piece),
+        stored_(b.graph.buffer(s.op->outs[0]).layout.dtype) {}
+
+  /// The loops with one iteration for each piece.
+  std::vector<LoopDim> pieces() const {
+    std::vector<LoopDim> dims = b_.nest.inner;
+    for (LoopDim& d : dims)
+      if (d.var == along_.var) d.size = sym::ceil_div(d.size, piece_);
+    return dims;
+  }
+
+  void print() {
+    const std::string index = b_.index_type(), i(along_.var.name()), type(cuda_register_type(s_.body->dtype));
+    const int width = b_.lanes.width;
+    b_.line("{0} at = {1} * {2};", index, i, piece_);
+    b_.line("const {0} end = at + {1} < {2} ? at + {1} : {2};", index, piece_, b_.text(along_.size));
+    b_.line("{} total[{}];", type, width);
+    b_.put("i64 place = -1;");
+    b_.block(fmt::format("for (; at < end; at += {})", kUnderWay), [&] {
+      b_.line("i64 keys[{}];", kUnderWay);
+      b_.line("{} values[{}][{}];", type, kUnderWay, width);
+      b_.put("#pragma unroll");
+      b_.block(fmt::format("for (int r = 0; r < {}; ++r)", kUnderWay), [&] { read(index, i); });
+      b_.put("#pragma unroll");
+      b_.block(fmt::format("for (int r = 0; r < {}; ++r)", kUnderWay), [&] { combine(); });
+    });
+    join();
+  }
+
+ private:
+  static constexpr int kUnderWay = 4;  // iterations whose values are on their way at once
+
+  std::string each_lane(const std::string& statement) const {
+    return fmt::format("for (int j = 0; j < {}; ++j) {}", b_.lanes.width, statement);
+  }
+
+  /// The place and the values of iteration `at + r`, or of the piece's last one, which is left out later.
+  void read(const std::string& index, const std::string& i) {
+    b_.line("const {} {} = at + r < end ? at + r : end - 1;", index, i);
+    const std::string key = b_.name(s_.indirect[0]);
+    b_.line("keys[r] = {};", key);
+    b_.elements(roots_of(statements_of(b_.nest)), {}, [&] {
+      const std::string x = b_.name(s_.body);
+      b_.line("values[r]{} = {};", b_.lane(), x);
+    });
+  }
+
+  void combine() {
+    b_.put("if (at + r >= end) break;");
+    b_.block("if (keys[r] != place)", [&] {
+      join();
+      b_.put("place = keys[r];");
+      b_.put(each_lane("total[j] = values[r][j];"));
+    });
+    b_.block("else",
+             [&] { b_.put(each_lane(fmt::format("total[j] = {}(total[j], values[r][j]);", combining(mode_)))); });
+  }
+
+  /// What the thread has for a place goes to memory.
+  void join() {
+    b_.block("if (place >= 0)", [&] {
+      const std::string buffer = b_.pointer(s_.op->outs[0], true), where = b_.text_with(s_.store, {"place"});
+      if (b_.lanes.width == 1) return b_.put(b_.dialect.update({stored_, mode_, buffer, where, "total[0]"}));
+      b_.line("{} o;", b_.pack_type(stored_));
+      b_.put(each_lane(fmt::format("o.e[j] = c_put_{}(total[j]);", short_name(stored_))));
+      b_.line("c_add_run_{}({} + {}, o);", short_name(stored_), buffer, where);
+    });
+  }
+
+  KernelBuilder& b_;
+  const Statement& s_;
+  const ir::StoreMode mode_;
+  const LoopDim along_;
+  const std::int64_t piece_;
+  const DType stored_;
+};
+
 }  // namespace
 
 Kernel cuda_scatter(KernelBuilder& b, const LaunchConfig& config) {
   const Statement& s = b.nest.statements[0];
   const auto& scatter = std::get<ir::Scatter>(s.op->node);
   const std::string index = b.index_type();
-  const Expr count = b.env().simplify(product_of(b.nest.inner));
+  const bool in_pieces = scatter.piece != 0;
+  const std::vector<LoopDim> dims = in_pieces ? InPieces(b, s, scatter).pieces() : b.nest.inner;
+  const Expr count = b.env().simplify(product_of(dims));
   const int threads = config.threads, width = config.vector;
   const SymbolicLaunch launch{.grid = {sym::ceil_div(count, threads * width), 1, 1}, .block = threads};
   if (width == 1)
@@ -90,13 +178,13 @@ Kernel cuda_scatter(KernelBuilder& b, const LaunchConfig& config) {
   else
     b.line("const {0} w = (({0}){3} * {1} + {4}) * {2};", index, threads, width, b.dialect.block, b.dialect.thread);
   b.line("if (w >= {}) return;", b.text(count));
-  decode(b, b.nest.inner, "w");
+  decode(b, dims, "w");
   b.stops_any_time = true;
+  if (width > 1) b.lanes = {b.nest.inner.back().var, width};
   if (scatter.sorted) {
-    in_order(b, s, scatter);
+    in_pieces ? InPieces(b, s, scatter).print() : in_order(b, s, scatter);
     return b.finish(launch);
   }
-  if (width > 1) b.lanes = {b.nest.inner.back().var, width};
   std::vector<std::string> indirect;
   for (ir::Scalar i : s.indirect) {
     indirect.push_back(b.name(i));

@@ -32,7 +32,9 @@ ScatterFacts scatter_facts(ir::Graph& graph, const LoopNest& nest) {
                  .element_bytes = size_of(d)};
   f.adds = scatter.mode == ir::StoreMode::Add && (d == DType::F32 || d == DType::BF16 || d == DType::F16);
   const bool in_vectors = f.adds || scatter.mode == ir::StoreMode::Assign;
-  if (in_vectors && !scatter.sorted && !nest.inner.empty()) f.vector = scattered_vector(graph, nest);
+  if (scatter.piece != 0) f.iterations = std::max<std::int64_t>(1, f.iterations / scatter.piece);
+  if (in_vectors && (!scatter.sorted || scatter.piece != 0) && !nest.inner.empty())
+    f.vector = scattered_vector(graph, nest);
   return f;
 }
 

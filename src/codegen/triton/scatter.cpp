@@ -138,7 +138,8 @@ Kernel triton_scatter(TritonBody& b, const BlockShape& block) {
   const Expr count = b.env().simplify(product_of(b.nest.inner));
   b.begin_x(count, block.x);
   b.decode(b.nest.inner, "xindex");
-  if (std::get<ir::Scatter>(b.nest.statements[0].op->node).sorted)
+  const auto& scatter = std::get<ir::Scatter>(b.nest.statements[0].op->node);
+  if (scatter.sorted && scatter.piece == 0)
     InOrder(b).print();
   else
     in_any_order(b);

@@ -52,18 +52,18 @@ template <int N> COIL_PART void $s_scores(const $E* k, const $E* q, f32* s) {
 #pragma GCC unroll 8
     for (int j = 0; j < N; j++) c_store_f32(s + (i * N + j) * COIL_L, acc[i][j] * $scalef);
 }
-// R columns of the output: O[i] = alpha O[i] + sum over keys of V(key, i) P[key].
+// R columns of the output: O[i] = alpha O[i] + sum over keys of V(key, i) P[key]. The block's keys are added up by
+// themselves first, so that the error does not grow with the number of all keys.
 template <int R, int N> COIL_PART void $s_values(const $E* v, const $E* p, long steps, f32* o, const f32v* alpha) {
-  f32v acc[R][N];
-#pragma GCC unroll 16
-  for (int i = 0; i < R; i++)
-#pragma GCC unroll 8
-    for (int j = 0; j < N; j++) acc[i][j] = alpha ? c_load_f32v(o + (i * N + j) * COIL_L) * alpha[j] : f32v{};
+  f32v acc[R][N] = {};
   $s_tile<R, N, 1, $VST>(v, p, steps, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)
 #pragma GCC unroll 8
-    for (int j = 0; j < N; j++) c_store_f32(o + (i * N + j) * COIL_L, acc[i][j]);
+    for (int j = 0; j < N; j++) {
+      f32* at = o + (i * N + j) * COIL_L;
+      c_store_f32(at, alpha ? c_load_f32v(at) * alpha[j] + acc[i][j] : acc[i][j]);
+    }
 }
 typedef $e $s_e __attribute__((may_alias));
 // A row with its elements side by side: the row itself, or a copy in `room`.
@@ -262,7 +262,7 @@ COIL_PART void $s_meet($s_queries& b, const long* z, long k0, long nk, const $E*
     const f32v base = c_pick(most == -__builtin_inff(), f32v{}, most);
     alpha[j] = $s_exp(b.top[j] - base);
     b.top[j] = most;
-    f32v l = b.sum[j] * alpha[j];
+    f32v l = {};
 #if $pairs
     // Pairs of keys; a last key without a partner gets one that counts nothing.
     if (nk & 1) c_store_f32(at + nk * width, c_splat_f32v(-__builtin_inff()));
@@ -278,7 +278,7 @@ COIL_PART void $s_meet($s_queries& b, const long* z, long k0, long nk, const $E*
       c_store_f32(at + i * width, x);
     }
 #endif
-    b.sum[j] = l;
+    b.sum[j] = b.sum[j] * alpha[j] + l;
   }
   const f32v* scale = k0 ? alpha : 0;
   if (n == 2) {

@@ -60,44 +60,56 @@ void store_part(void* to, Vector x, Element element, int count) {
     std::memcpy(to, &half, bytes);
 }
 
+/// Products that are added up one by one before they join the sum: so the error of a long sum grows with the number of
+/// such runs, and not with that of products.
+constexpr std::int64_t kRun = 256;
+
+/// Adds a run to the sums, or begins them with it.
 template <int kRows, int kCount>
-void multiply_rows(const Strip& s) {
-  Vector sum[kRows][kCount];
+[[gnu::always_inline]] inline void add_run(const Strip& s, const Vector (&run)[kRows][kCount], bool add) {
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) {
     COIL_UNROLL
-    for (int v = 0; v < kCount; ++v) sum[r][v] = s.add ? load<Vector>(s.sum + r * s.sum_step + v * kLanes) : Vector{};
+    for (int v = 0; v < kCount; ++v) {
+      float* at = s.sum + r * s.sum_step + v * kLanes;
+      const Vector sum = add ? load<Vector>(at) + run[r][v] : run[r][v];
+      std::memcpy(at, &sum, sizeof sum);
+    }
   }
+}
+
+template <int kRows, int kCount>
+void multiply_rows(const Strip& s) {
   const float* panel = s.panel;
   const float* a[kRows];
   COIL_UNROLL
   for (int r = 0; r < kRows; ++r) a[r] = s.a + r * s.a_step;
-  auto step = [&](std::int64_t k) __attribute__((always_inline)) {
-    Vector b[kCount];
-    COIL_UNROLL
-    for (int v = 0; v < kCount; ++v) b[v] = load<Vector>(panel + v * kLanes);
-    panel += s.panel_step;
-    COIL_UNROLL
-    for (int r = 0; r < kRows; ++r) {
-      COIL_UNROLL
-      for (int v = 0; v < kCount; ++v) sum[r][v] += a[r][k] * b[v];
-    }
-  };
   const char* ahead = s.ahead;
   std::int64_t k = 0;
-  for (; k + 4 <= s.k; k += 4) {
-    for (int line = 0; line < s.lines; ++line, ahead += 64) __builtin_prefetch(ahead, 0, 2);
-    step(k);
-    step(k + 1);
-    step(k + 2);
-    step(k + 3);
-  }
-  for (; k < s.k; ++k) step(k);
-  COIL_UNROLL
-  for (int r = 0; r < kRows; ++r) {
-    COIL_UNROLL
-    for (int v = 0; v < kCount; ++v) std::memcpy(s.sum + r * s.sum_step + v * kLanes, &sum[r][v], sizeof(Vector));
-  }
+  do {
+    Vector run[kRows][kCount] = {};
+    auto step = [&](std::int64_t i) __attribute__((always_inline)) {
+      Vector b[kCount];
+      COIL_UNROLL
+      for (int v = 0; v < kCount; ++v) b[v] = load<Vector>(panel + v * kLanes);
+      panel += s.panel_step;
+      COIL_UNROLL
+      for (int r = 0; r < kRows; ++r) {
+        COIL_UNROLL
+        for (int v = 0; v < kCount; ++v) run[r][v] += a[r][i] * b[v];
+      }
+    };
+    const std::int64_t begin = k, end = s.k - k < kRun + kRun / 2 ? s.k : k + kRun;
+    for (; k + 4 <= end; k += 4) {
+      for (int line = 0; line < s.lines; ++line, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+      step(k);
+      step(k + 1);
+      step(k + 2);
+      step(k + 3);
+    }
+    for (; k < end; ++k) step(k);
+    add_run<kRows, kCount>(s, run, s.add || begin > 0);
+  } while (k < s.k);
 }
 
 template <int kCount, int kRows = kRowsOf[kCount]>
