@@ -179,6 +179,7 @@ def measure(name, mode, chosen, results, profiled, limit):
 
     with results.preparing():
         signal.alarm(round(limit))  # one that takes too long ends here, so that the others' turn comes
+        torch._dynamo.config.recompile_limit = 64  # all sides stay compiled, and a model may need several for each
         case = Case(name, mode)
         torch.cuda.empty_cache()
         allocated = torch.cuda.memory_allocated()

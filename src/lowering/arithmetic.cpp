@@ -263,12 +263,14 @@ Lowered pow_scalar(Context& ctx, const ops::Values& args) {
     if (exponent == -0.5) return result(ctx, rsqrt(x));
     if (exponent == -1) return result(ctx, recip(x));
     if (exponent == -2) return result(ctx, recip(x * x));
-    // What is rounded to 16 bits does not show the roundings of a few products in f32.
+    // What is rounded to 16 bits does not show the roundings of a few products in f32, nor f32 those in f64.
     constexpr double kMost = 32;
     const double n = std::fabs(exponent);
-    if (t != ctx.result().dtype && n <= kMost && n == std::trunc(n)) {
-      const Element power = integer_power(x, static_cast<std::int64_t>(n));
-      return result(ctx, exponent < 0 ? recip(power) : power);
+    const bool narrow = t != ctx.result().dtype,
+               wide = t == DType::F32 && !ctx.target().has(target::Feature::ThreadGrids);
+    if ((narrow || wide) && n <= kMost && n == std::trunc(n)) {
+      const Element power = integer_power(narrow ? x : x.cast(DType::F64), static_cast<std::int64_t>(n));
+      return result(ctx, (exponent < 0 ? recip(power) : power).cast(t));
     }
   }
   return result(ctx, pow(x, Element{&ctx.graph.pool(), ctx.number(args[1], t)}));
