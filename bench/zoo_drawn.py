@@ -1,6 +1,6 @@
 """Models of the sweeps that are drawn at random, so that no list can be tuned to: `timm:NAME` is a configuration of
-`timm`, `transformers:TYPE` the base model of a type of `transformers`, cut to a few layers. Inputs are made by rule. Those of
-other libraries are in zoo_libraries.py.
+`timm`, `transformers:TYPE` the base model of a type of `transformers`, cut to a few layers. Inputs are made by rule.
+Those of other libraries are in zoo_libraries.py.
 """
 
 import inspect

@@ -65,9 +65,12 @@ CASES = {
         (places(30, 500),),
     ),
     "masked": lambda: (lambda x, at: rows_of(F.pad(x, (0, 0, 3, 5)), at, 9), (random(100, 8), places(9, 108))),
-    "onto something": lambda: (lambda x, y, at: y.index_add(0, at, x, alpha=2), (random(99, 8), random(9, 8), places(9, 99))),
+    "onto something": lambda: (
+        lambda x, y, at: y.index_add(0, at, x, alpha=2),
+        (random(99, 8), random(9, 8), places(9, 99)),
+    ),
     "without rows": lambda: (lambda x, at: rows_of(x, at, 9), (random(0, 8), places(9, 0))),
-}  # fmt: skip
+}
 
 
 class Call(torch.nn.Module):

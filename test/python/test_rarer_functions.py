@@ -1,5 +1,5 @@
-"""Trigonometric and hyperbolic functions, their inverses and whole powers of f32 on CPUs, in vectors: within a few units
-in the last place of their values in f64, and exactly eager's where those are infinite, zero or no numbers.
+"""Trigonometric and hyperbolic functions, their inverses and whole powers of f32 on CPUs, in vectors: within a few
+units in the last place of their values in f64, and exactly these where they are infinite, zero or no numbers.
 """
 
 import pytest
