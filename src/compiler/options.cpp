@@ -47,7 +47,8 @@ const Row kRows[] = {
      "write a large matrix product that leaves the program straight into rows that are no whole number of vectors, in "
      "several products, instead of copying it there"},
     {"cuda.sort_sums", &Settings::cuda_sort_sums, "auto|always|never",
-     "from sm_90 on: where rows are added to places that data say (scatter_add, index_add, the gradient of an index), "
+     "from sm_90 on: where rows are combined at places that data say (scatter_add, index_add, amax, the gradient of an "
+     "index), "
      "sort the places and add up what goes to one of them, instead of adding each row to memory: where that moves less "
      "by an estimate (auto), wherever it can be done, or never"},
     {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false",

@@ -133,8 +133,9 @@ bool lacks_update(Context&, DType stored, ir::StoreMode);
 /// device has such updates.
 bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
                       const std::vector<Scalar>& indirect, ir::StoreMode);
-/// Additions by the thousands to rows of f32: the places are sorted and each thread adds up a piece of them, where that
-/// is less than adding each row to memory by itself. False, and nothing done, where it is not known to be.
+/// Additions by the thousands to rows of f32, and the largest and smallest of rows of floats: the places are sorted and
+/// each thread combines a piece of them, where that is less than combining each row with memory by itself. False, and
+/// nothing done, where it is not known to be.
 bool scatter_in_pieces(Context&, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
                        const std::vector<Scalar>& indirect, ir::StoreMode);
 /// Running totals along one dimension, in memory: `body` over i0, i1, … < sizes.

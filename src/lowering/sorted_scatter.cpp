@@ -249,7 +249,9 @@ bool scatter_in_order(Context& ctx, const TensorBox& out, const Exprs& sizes, El
 
 bool scatter_in_pieces(Context& ctx, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
                        const std::vector<Scalar>& indirect, ir::StoreMode mode) {
-  if (mode != ir::StoreMode::Add || out.dtype() != DType::F32 || indirect.empty() ||
+  const bool sums = mode == ir::StoreMode::Add && out.dtype() == DType::F32,
+             bounds = (mode == ir::StoreMode::Max || mode == ir::StoreMode::Min) && size_of(out.dtype()) <= 4;
+  if (!(sums || bounds) || !is_floating(out.dtype()) || indirect.empty() ||
       !ctx.target().has(target::Feature::VectorAtomics) || ctx.options.sort_sums == SortSums::Never)
     return false;
   SortedScatter scatter(ctx, out, sizes, index, indirect);

@@ -69,6 +69,22 @@ CASES = {
         lambda x, y, at: y.index_add(0, at, x, alpha=2),
         (random(99, 8), random(9, 8), places(9, 99)),
     ),
+    "largest": lambda: (
+        lambda x, at: x.new_full((20, 16), 0.5).scatter_reduce(0, at[:, None].expand_as(x), x, "amax"),
+        (random(400, 16), places(20, 400)),
+    ),
+    "smallest in 16 bits": lambda: (
+        lambda x, at: x.new_zeros(21, 8).scatter_reduce(0, at[:, None].expand_as(x), x, "amin", include_self=False),
+        (random(400, 8, dtype=torch.bfloat16), places(20, 400)),
+    ),
+    "largest with NaN": lambda: (
+        lambda x, at: x.new_zeros(20, 5).index_reduce(0, at, torch.where(x > 2.5, torch.nan, x), "amax"),
+        (random(400, 5), places(20, 400)),
+    ),
+    "means": lambda: (
+        lambda x, at: x.new_zeros(20, 8).scatter_reduce(0, at[:, None].expand_as(x), x, "mean", include_self=False),
+        (random(400, 8), places(20, 400)),
+    ),
     "without rows": lambda: (lambda x, at: rows_of(x, at, 9), (random(0, 8), places(9, 0))),
 }
 
@@ -88,7 +104,7 @@ def test_values(name):
     want, got = fn(*args), coil.compile(Call(fn), args, options=SETTINGS)(*args)
     assert (got.dtype, got.shape, got.stride()) == (want.dtype, want.shape, want.stride())
     tolerance = 1e-5 if want.dtype == torch.float32 else 2e-2
-    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -134,6 +150,36 @@ def test_it_is_what_large_graphs_get(tmp_path):
     assert sums(600_000, 8, 50_000) == 0
     assert sums(5_000, 128, 500) == 0
     assert sums(5_000, 128, 500, "--set", "cuda.sort_sums=always") == 1
+
+
+WIDE = {
+    "sums": lambda: (lambda x, at: rows_of(x, at, 900), (random(35_000, 128), places(900, 35_000)), 4),
+    "sums in 16 bits": lambda: (
+        lambda x, at: rows_of(x, at, 900),
+        (random(35_000, 128, dtype=torch.bfloat16), places(900, 35_000)),
+        4,
+    ),
+    "largest": lambda: (
+        lambda x, at: x.new_zeros(900, 128).scatter_reduce(0, at[:, None].expand_as(x), x, "amax"),
+        (random(70_000, 128, dtype=torch.bfloat16), places(900, 70_000)),
+        8,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_vectors_of_columns(name, tmp_path):
+    """Of many rows a thread takes several columns."""
+    fn, args, width = WIDE[name]()
+    coil_harness.export(Call(fn), args, tmp_path / "sums.pt2")
+    text = coil_harness.coil_ok(
+        *("compile", tmp_path / "sums.pt2", "-o", tmp_path / "sums.coil", "--log", "kernels"),
+        *("--set", "cuda.emulate=true", "--set", "cuda.sort_sums=always"),
+    ).stderr
+    assert f"total[{width}];" in text
+    want, got = fn(*args), coil.compile(Call(fn), args, options=SETTINGS)(*args)
+    tolerance = 2e-5 if want.dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance)
 
 
 def test_masked_rows_are_added_one_by_one(tmp_path):

@@ -148,6 +148,8 @@ class InPieces {
     b_.block("if (place >= 0)", [&] {
       const std::string buffer = b_.pointer(s_.op->outs[0], true), where = b_.text_with(s_.store, {"place"});
       if (b_.lanes.width == 1) return b_.put(b_.dialect.update({stored_, mode_, buffer, where, "total[0]"}));
+      if (mode_ != ir::StoreMode::Add)
+        return b_.put(each_lane(b_.dialect.update({stored_, mode_, buffer, where + " + j", "total[j]"})));
       b_.line("{} o;", b_.pack_type(stored_));
       b_.put(each_lane(fmt::format("o.e[j] = c_put_{}(total[j]);", short_name(stored_))));
       b_.line("c_add_run_{}({} + {}, o);", short_name(stored_), buffer, where);

@@ -31,10 +31,10 @@ ScatterFacts scatter_facts(ir::Graph& graph, const LoopNest& nest) {
   ScatterFacts f{.iterations = graph.env().hint_or(graph.env().simplify(product_of(nest.inner)), 1 << 24),
                  .element_bytes = size_of(d)};
   f.adds = scatter.mode == ir::StoreMode::Add && (d == DType::F32 || d == DType::BF16 || d == DType::F16);
-  const bool in_vectors = f.adds || scatter.mode == ir::StoreMode::Assign;
-  if (scatter.piece != 0) f.iterations = std::max<std::int64_t>(1, f.iterations / scatter.piece);
-  if (in_vectors && (!scatter.sorted || scatter.piece != 0) && !nest.inner.empty())
-    f.vector = scattered_vector(graph, nest);
+  const bool in_pieces = scatter.piece != 0;
+  if (in_pieces) f.iterations = std::max<std::int64_t>(1, f.iterations / scatter.piece);
+  const bool in_vectors = in_pieces || (!scatter.sorted && (f.adds || scatter.mode == ir::StoreMode::Assign));
+  if (in_vectors && !nest.inner.empty()) f.vector = scattered_vector(graph, nest);
   return f;
 }
 
