@@ -48,9 +48,8 @@ const Row kRows[] = {
      "several products, instead of copying it there"},
     {"cuda.sort_sums", &Settings::cuda_sort_sums, "auto|always|never",
      "from sm_90 on: where rows are combined at places that data say (scatter_add, index_add, amax, the gradient of an "
-     "index), "
-     "sort the places and add up what goes to one of them, instead of adding each row to memory: where that moves less "
-     "by an estimate (auto), wherever it can be done, or never"},
+     "index), sort the places and combine what goes to one of them, instead of each row with memory: where that moves "
+     "less by an estimate (auto), wherever it can be done, or never"},
     {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false",
      "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
     {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all",

@@ -103,6 +103,17 @@ def same(a, b):
     return torch.equal(bits(a), bits(b))
 
 
+class Call(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, *args):
+        return self.fn(*args)
+
+
 def eager(module, args, onednn=True):
     """(inputs, expected): by name, the inputs before the call; the outputs, and the inputs that the call wrote to.
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 import coil
 import coil_harness
+from coil_harness import Call
 
 SETTINGS = {"cuda.emulate": "true", "cuda.sort_sums": "always"}
 
@@ -87,15 +88,6 @@ CASES = {
     ),
     "without rows": lambda: (lambda x, at: rows_of(x, at, 9), (random(0, 8), places(9, 0))),
 }
-
-
-class Call(torch.nn.Module):
-    def __init__(self, fn):
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args):
-        return self.fn(*args)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,28 +2,32 @@
 #pragma once
 #include "math.h"
 
+// @piece COIL_OF_LIBRARY COIL_OF_LIBRARY_2
+// What a function of one number, or of two, takes from the C library: numbers, and f64 lane by lane.
+#define COIL_OF_LIBRARY(name)                        \
+  extern "C" double name(double);                    \
+  extern "C" float name##f(float);                   \
+  COIL_FN f32 c_##name(f32 x) { return name##f(x); } \
+  COIL_FN f64 c_##name(f64 x) { return name(x); }    \
+  COIL_FN f64v c_##name(f64v x) { return c_map(x, name); }
+#define COIL_OF_LIBRARY_2(name)                                \
+  extern "C" double name(double, double);                      \
+  extern "C" float name##f(float, float);                      \
+  COIL_FN f32 c_##name(f32 x, f32 y) { return name##f(x, y); } \
+  COIL_FN f64 c_##name(f64 x, f64 y) { return name(x, y); }    \
+  COIL_FN f64v c_##name(f64v x, f64v y) { return c_map2(x, y, name); }
+
 // @piece c_erfc
-extern "C" double erfc(double);
-extern "C" float erfcf(float);
-COIL_FN f32 c_erfc(f32 x) { return erfcf(x); }
-COIL_FN f64 c_erfc(f64 x) { return erfc(x); }
+COIL_OF_LIBRARY(erfc)
 COIL_FN f32v c_erfc(f32v x) { return c_map(x, erfcf); }
-COIL_FN f64v c_erfc(f64v x) { return c_map(x, erfc); }
 
 // @piece c_nextafter
-extern "C" double nextafter(double, double);
-extern "C" float nextafterf(float, float);
-COIL_FN f32 c_nextafter(f32 x, f32 y) { return nextafterf(x, y); }
-COIL_FN f64 c_nextafter(f64 x, f64 y) { return nextafter(x, y); }
+COIL_OF_LIBRARY_2(nextafter)
 COIL_FN f32v c_nextafter(f32v x, f32v y) { return c_map2(x, y, nextafterf); }
-COIL_FN f64v c_nextafter(f64v x, f64v y) { return c_map2(x, y, nextafter); }
 
 // @piece c_hypot
 // Of f32 in f64, where squares neither overflow nor vanish. Infinity beside NaN is infinity.
-extern "C" double hypot(double, double);
-extern "C" float hypotf(float, float);
-COIL_FN f32 c_hypot(f32 x, f32 y) { return hypotf(x, y); }
-COIL_FN f64 c_hypot(f64 x, f64 y) { return hypot(x, y); }
+COIL_OF_LIBRARY_2(hypot)
 COIL_FN f32v c_hypot(f32v x, f32v y) {
   f64h a = COIL_CV(COIL_LO(x), f64h), b = COIL_CV(COIL_HI(x), f64h);
   f64h c = COIL_CV(COIL_LO(y), f64h), d = COIL_CV(COIL_HI(y), f64h);
@@ -31,7 +35,6 @@ COIL_FN f32v c_hypot(f32v x, f32v y) {
   f32v r = COIL_CAT(COIL_CV(sum.a, f32h), COIL_CV(sum.b, f32h)), infinite = f32v{} + __builtin_inff();
   return (c_absbits(x) == infinite) | (c_absbits(y) == infinite) ? infinite : r;
 }
-COIL_FN f64v c_hypot(f64v x, f64v y) { return c_map2(x, y, hypot); }
 
 // @piece c_with_sign
 // |x| with y's sign.
@@ -53,29 +56,21 @@ COIL_FN f32v c_arcsine(f32v x, i32v& beyond) {
 }
 
 // @piece c_asin
-extern "C" double asin(double);
-extern "C" float asinf(float);
-COIL_FN f32 c_asin(f32 x) { return asinf(x); }
-COIL_FN f64 c_asin(f64 x) { return asin(x); }
+COIL_OF_LIBRARY(asin)
 COIL_FN f32v c_asin(f32v x) {
   i32v beyond;
   f32v r = c_arcsine(x, beyond), y = beyond ? 1.57079637f - (r + r + 4.37113883e-8f) : r;
   return x != x ? x : c_with_sign(y, x);
 }
-COIL_FN f64v c_asin(f64v x) { return c_map(x, asin); }
 
 // @piece c_acos
-extern "C" double acos(double);
-extern "C" float acosf(float);
-COIL_FN f32 c_acos(f32 x) { return acosf(x); }
-COIL_FN f64 c_acos(f64 x) { return acos(x); }
+COIL_OF_LIBRARY(acos)
 COIL_FN f32v c_acos(f32v x) {
   i32v beyond;
   f32v r = c_arcsine(x, beyond), twice = r + r;
   f32v far = x < 0.0f ? 3.14159274f - (twice + 8.74227766e-8f) : twice;
   return beyond ? far : 1.57079637f - (c_with_sign(r, x) + 4.37113883e-8f);
 }
-COIL_FN f64v c_acos(f64v x) { return c_map(x, acos); }
 
 // @piece c_arctangent
 // atan(y / x) of numbers that are not negative, y at most x: beyond tan(pi / 8) pi / 4 and the angle of (y - x) /
@@ -89,10 +84,7 @@ COIL_FN f32v c_arctangent(f32v y, f32v x) {
 }
 
 // @piece c_atan
-extern "C" double atan(double);
-extern "C" float atanf(float);
-COIL_FN f32 c_atan(f32 x) { return atanf(x); }
-COIL_FN f64 c_atan(f64 x) { return atan(x); }
+COIL_OF_LIBRARY(atan)
 COIL_FN f32v c_atan(f32v x) {
   f32v a = c_absbits(x), one = f32v{} + 1.0f;
   i32v steep = a > 1.0f;
@@ -100,13 +92,9 @@ COIL_FN f32v c_atan(f32v x) {
   r = steep ? 1.57079637f - (r + 4.37113883e-8f) : r;
   return x != x ? x : c_with_sign(r, x);
 }
-COIL_FN f64v c_atan(f64v x) { return c_map(x, atan); }
 
 // @piece c_atan2
-extern "C" double atan2(double, double);
-extern "C" float atan2f(float, float);
-COIL_FN f32 c_atan2(f32 y, f32 x) { return atan2f(y, x); }
-COIL_FN f64 c_atan2(f64 y, f64 x) { return atan2(y, x); }
+COIL_OF_LIBRARY_2(atan2)
 COIL_FN f32v c_atan2(f32v y, f32v x) {
   f32v a = c_absbits(y), b = c_absbits(x);
   i32v steep = a > b, same = a == b;
@@ -121,31 +109,22 @@ COIL_FN f32v c_atan2(f32v y, f32v x) {
   r = (i32v)x < 0 ? 3.14159274f - (r + 8.74227766e-8f) : r;
   return (x != x) | (y != y) ? x + y : c_with_sign(r, y);
 }
-COIL_FN f64v c_atan2(f64v y, f64v x) { return c_map2(y, x, atan2); }
 
 // @piece c_sinh
 // By e^x - 1, which has all digits near 0; beyond 88 in two factors, since e^x overflows before half of it does.
-extern "C" double sinh(double);
-extern "C" float sinhf(float);
-COIL_FN f32 c_sinh(f32 x) { return sinhf(x); }
-COIL_FN f64 c_sinh(f64 x) { return sinh(x); }
+COIL_OF_LIBRARY(sinh)
 COIL_FN f32v c_sinh(f32v x) {
   f32v a = c_absbits(x), t = c_expm1(a), e = c_exp(a * 0.5f);
   f32v r = a > 88.0f ? e * 0.5f * e : 0.5f * (t + t / (t + 1.0f));
   return x != x ? x : c_with_sign(r, x);
 }
-COIL_FN f64v c_sinh(f64v x) { return c_map(x, sinh); }
 
 // @piece c_cosh
-extern "C" double cosh(double);
-extern "C" float coshf(float);
-COIL_FN f32 c_cosh(f32 x) { return coshf(x); }
-COIL_FN f64 c_cosh(f64 x) { return cosh(x); }
+COIL_OF_LIBRARY(cosh)
 COIL_FN f32v c_cosh(f32v x) {
   f32v a = c_absbits(x), t = c_exp(a), e = c_exp(a * 0.5f);
   return a > 88.0f ? e * 0.5f * e : 0.5f * t + 0.5f / t;
 }
-COIL_FN f64v c_cosh(f64v x) { return c_map(x, cosh); }
 
 // @piece c_log2
 extern "C" double log2(double);
@@ -186,38 +165,26 @@ COIL_FN f64v c_log1p(f64v x) { return c_map(x, log1p); }
 
 // @piece c_asinh
 // Beyond 2^12 the logarithm of 2 |x|.
-extern "C" double asinh(double);
-extern "C" float asinhf(float);
-COIL_FN f32 c_asinh(f32 x) { return asinhf(x); }
-COIL_FN f64 c_asinh(f64 x) { return asinh(x); }
+COIL_OF_LIBRARY(asinh)
 COIL_FN f32v c_asinh(f32v x) {
   f32v a = c_absbits(x), square = a * a;
   f32v near = c_log1p(a + square / (1.0f + c_sqrt(square + 1.0f))), far = c_log(a) + 0.693147182f;
   return x != x ? x : c_with_sign(a > 4096.0f ? far : near, x);
 }
-COIL_FN f64v c_asinh(f64v x) { return c_map(x, asinh); }
 
 // @piece c_acosh
-extern "C" double acosh(double);
-extern "C" float acoshf(float);
-COIL_FN f32 c_acosh(f32 x) { return acoshf(x); }
-COIL_FN f64 c_acosh(f64 x) { return acosh(x); }
+COIL_OF_LIBRARY(acosh)
 COIL_FN f32v c_acosh(f32v x) {
   f32v t = x - 1.0f, near = c_log1p(t + c_sqrt(t * 2.0f + t * t)), far = c_log(x) + 0.693147182f;
   return x < 1.0f ? f32v{} + __builtin_nanf("") : x > 4096.0f ? far : near;
 }
-COIL_FN f64v c_acosh(f64v x) { return c_map(x, acosh); }
 
 // @piece c_atanh
-extern "C" double atanh(double);
-extern "C" float atanhf(float);
-COIL_FN f32 c_atanh(f32 x) { return atanhf(x); }
-COIL_FN f64 c_atanh(f64 x) { return atanh(x); }
+COIL_OF_LIBRARY(atanh)
 COIL_FN f32v c_atanh(f32v x) {
   f32v a = c_absbits(x), r = 0.5f * c_log1p(2.0f * a / (1.0f - a));
   return x != x ? x : a > 1.0f ? f32v{} + __builtin_nanf("") : c_with_sign(r, x);
 }
-COIL_FN f64v c_atanh(f64v x) { return c_map(x, atanh); }
 
 // @piece c_trig
 // sin(x + shift pi/2): x = n pi/2 + r. pi/2 in three parts, which needs the fused multiply-add; a vector with a lane
@@ -268,10 +235,7 @@ COIL_FN f32v c_cos(f32v x) {
 COIL_FN f64v c_cos(f64v x) { return c_map(x, cos); }
 
 // @piece c_tan
-extern "C" double tan(double);
-extern "C" float tanf(float);
-COIL_FN f32 c_tan(f32 x) { return tanf(x); }
-COIL_FN f64 c_tan(f64 x) { return tan(x); }
+COIL_OF_LIBRARY(tan)
 COIL_FN f32v c_tan(f32v x) {
 #ifdef __FMA__
   if (__builtin_expect(c_hall(boolv{c_absbits(x) < 65536.0f}), 1)) {
@@ -281,7 +245,6 @@ COIL_FN f32v c_tan(f32v x) {
 #endif
   return c_map(x, tanf);
 }
-COIL_FN f64v c_tan(f64v x) { return c_map(x, tan); }
 
 // @piece c_pow c_powh
 // Powers of f32 vectors are 2^(y log2 |x|) in f64. Integers by squaring; a negative exponent gives 0 unless the base is
