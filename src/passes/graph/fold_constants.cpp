@@ -27,6 +27,24 @@ bool is_item(const Node* n) { return n->is_call("_operator.getitem"); }
 
 bool is_view(const Node* n) { return is_item(n) ? is_view(n->args[0].as_node()) : n->op && n->op->schema.is_view(); }
 
+/// Positions, moved and scaled by numbers, and views of them: where rows are read at these, the loop reads them where
+/// they lie.
+bool is_positions(const ops::Value& value) {
+  if (!value.is<Node*>()) return false;
+  const Node* n = value.as_node();
+  if (n->opcode != Opcode::CallFunction || n->args.empty()) return false;
+  if (n->target.starts_with("aten.arange.")) return true;
+  const bool by_number =
+      n->is_call("aten.add.Tensor") || n->is_call("aten.sub.Tensor") || n->is_call("aten.mul.Tensor");
+  return (is_view(n) || (by_number && !n->args.at(1).is<Node*>())) && is_positions(n->args[0]);
+}
+
+/// Rows of a table at positions.
+bool reads_rows_in_place(const Node* n) {
+  return (n->is_call("aten.embedding.default") && is_positions(n->args.at(1))) ||
+         (n->is_call("aten.index_select.default") && is_positions(n->args.at(2)));
+}
+
 class Finder {
  public:
   Finder(const fx::GraphModule& module, const IsLowered& is_lowered, std::int64_t min_work)
@@ -87,6 +105,7 @@ class Finder {
   }
 
   std::int64_t work_of(const Node* n) const {
+    if (reads_rows_in_place(n)) return 0;
     std::int64_t work = is_view(n) || is_item(n) ? 0 : *elements(n->meta.value);
     for (const ops::Value& arg : n->args)
       ops::for_each_node(arg, [&](const Node* x) { work = std::max(work, work + work_.at(x)); });

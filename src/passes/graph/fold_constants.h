@@ -25,7 +25,7 @@ std::vector<Tensor> compute(const fx::GraphModule&, std::span<fx::Node* const>, 
 
 /// Values that follow from unwritten attributes (and from positions, masks and fills beside them), where folding them
 /// saves each call `min_work` elements of arithmetic in all (a compile of its own is not worth less) and the program
-/// does not grow by more than it holds. Views of attributes stay views.
+/// does not grow by more than it holds. Views of attributes stay views, and rows of them at positions stay there.
 std::vector<fx::Node*> constants_to_fold(const fx::GraphModule&, const IsLowered&, std::int64_t min_work = 1 << 14);
 /// Replaces those of them that something still reads by new attributes. Leaves what they were computed from to dead
 /// code elimination.
