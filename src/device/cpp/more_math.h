@@ -44,43 +44,48 @@ COIL_FN f32v c_with_sign(f32v x, f32v y) {
 }
 
 // @piece c_arcsine
-// asin |x| up to a half; beyond it asin sqrt((1 - |x|) / 2), half of the angle that is left to pi / 2, with what the
-// root's rounding lost.
-COIL_FN f32v c_arcsine(f32v x, i32v& beyond) {
+// asin |x| up to a half; beyond it asin sqrt((1 - |x|) / 2), half of the angle that is left to pi / 2: as the sine and
+// what the angle has more, with what the root's rounding lost.
+struct c_arc {
+  f32v sine, more;
+  i32v beyond;
+};
+COIL_FN c_arc c_arcsine(f32v x) {
   f32v a = c_absbits(x);
-  beyond = a > 0.5f;
+  i32v beyond = a > 0.5f;
   f32v z = beyond ? (1.0f - a) * 0.5f : a * a, s = beyond ? c_sqrt(z) : a;
   f32v lost = beyond ? (z - s * s) / (s + s + 0x1p-60f) : f32v{};
   f32v p = (((z * 0.0382064506f + 0.0264942776f) * z + 0.0450107008f) * z + 0.0749880895f) * z + 0.166666731f;
-  return s * z * p + lost + s;
+  return {s, s * z * p + lost, beyond};
 }
 
 // @piece c_asin
 COIL_OF_LIBRARY(asin)
 COIL_FN f32v c_asin(f32v x) {
-  i32v beyond;
-  f32v r = c_arcsine(x, beyond), y = beyond ? 1.57079637f - (r + r + 4.37113883e-8f) : r;
-  return x != x ? x : c_with_sign(y, x);
+  c_arc r = c_arcsine(x);
+  f32v far = (1.57079637f - 2.0f * r.sine) - (2.0f * r.more + 4.37113883e-8f);
+  return x != x ? x : c_with_sign(r.beyond ? far : r.sine + r.more, x);
 }
 
 // @piece c_acos
 COIL_OF_LIBRARY(acos)
 COIL_FN f32v c_acos(f32v x) {
-  i32v beyond;
-  f32v r = c_arcsine(x, beyond), twice = r + r;
-  f32v far = x < 0.0f ? 3.14159274f - (twice + 8.74227766e-8f) : twice;
-  return beyond ? far : 1.57079637f - (c_with_sign(r, x) + 4.37113883e-8f);
+  c_arc r = c_arcsine(x);
+  f32v left = (3.14159274f - 2.0f * r.sine) - (2.0f * r.more + 8.74227766e-8f), right = 2.0f * (r.sine + r.more);
+  f32v near = (1.57079637f - c_with_sign(r.sine, x)) - (c_with_sign(r.more, x) + 4.37113883e-8f);
+  return r.beyond ? (x < 0.0f ? left : right) : near;
 }
 
 // @piece c_arctangent
-// atan(y / x) of numbers that are not negative, y at most x: beyond tan(pi / 8) pi / 4 and the angle of (y - x) /
-// (y + x).
+// atan(y / x) of numbers that are not negative, y at most x: beyond a half pi / 4 and the angle of (y - x) / (y + x),
+// whose difference is exact, with what the sum's rounding lost.
 COIL_FN f32v c_arctangent(f32v y, f32v x) {
-  i32v beyond = y > x * 0.414213562f;
-  f32v t = (beyond ? y - x : y) / (beyond ? y + x : x), z = t * t;
-  f32v p = (((z * -0.0645904690f + 0.107461996f) * z - 0.14264223f) * z + 0.199995503f) * z - 0.333333313f;
-  f32v r = t * z * p, far = 0.785398185f + (t + (r - 2.18556941e-8f));
-  return beyond ? far : r + t;
+  i32v beyond = y > x * 0.5f;
+  f32v sum = x + y, lost = (x - sum) + y, divisor = beyond ? sum : x;
+  f32v t = (beyond ? y - x : y) / divisor, z = t * t;
+  f32v p = (((z * 0.0423579439f - 0.0824185535f) * z + 0.110082783f) * z - 0.142799273f) * z + 0.199998796f;
+  f32v r = t * z * (p * z - 0.333333343f), more = r - (t * (lost / divisor) + 2.18556941e-8f);
+  return beyond ? 0.785398185f + (t + more) : r + t;
 }
 
 // @piece c_atan
@@ -235,11 +240,20 @@ COIL_FN f32v c_cos(f32v x) {
 COIL_FN f64v c_cos(f64v x) { return c_map(x, cos); }
 
 // @piece c_tan
+// Of x = n pi/2 + r as c_trig has them: tan r, or -1 / tan r for odd n.
 COIL_OF_LIBRARY(tan)
 COIL_FN f32v c_tan(f32v x) {
 #ifdef __FMA__
   if (__builtin_expect(c_hall(boolv{c_absbits(x) < 65536.0f}), 1)) {
-    f32v y = c_trig(x, 0) / c_trig(x, 1);
+    f32v turns = x * 0.636619772f + 12582912.0f, n = turns - 12582912.0f;
+    f32v r = x - n * 1.57079637f;
+    r = r - n * -4.37113883e-8f;
+    r = r - n * -1.71512451e-15f;
+    f32v z = r * r;
+    f32v p = ((z * 3.86516843e-3f + 1.1451022e-3f) * z + 9.98964719e-3f) * z + 0.0216124766f;
+    p = ((p * z + 0.0539956912f) * z + 0.133332253f) * z + 0.333333343f;
+    f32v t = r * z * p + r;
+    f32v y = ((i32v)turns & 1) != 0 ? -1.0f / t : t;
     return x == 0.0f ? x : y;
   }
 #endif
