@@ -7,6 +7,7 @@ import inspect
 import torch
 from torch import nn
 
+from zoo import tensors_of
 from zoo_entries import Entry, Output, pictures
 
 FRAMES = 16  # of a film
@@ -22,17 +23,7 @@ class Tensors(nn.Module):
         self.model = Output(model)
 
     def forward(self, *inputs):
-        return tensors_in(self.model(*inputs))
-
-
-def tensors_in(value):
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, dict):
-        value = value.values()
-    return (
-        [t for item in value for t in tensors_in(item)] if isinstance(value, list | tuple | type({}.values())) else []
-    )
+        return tensors_of(self.model(*inputs))
 
 
 def drawn(source, count, chance):
@@ -71,7 +62,7 @@ class Trunk(nn.Module):
     def forward(self, pictures):
         features = self.trunk(pictures)
         features = [features] if isinstance(features, torch.Tensor) else list(features.values())
-        return tensors_in(self.rest.head(features))
+        return tensors_of(self.rest.head(features))
 
 
 def vision_entry(name):
@@ -106,13 +97,13 @@ def without_weights(name):
 # ---- torchaudio
 
 
-def sounds(rate=16_000):
-    return lambda n: (torch.randn(n, rate * SECONDS_OF_SOUND),)
+def sounds(n):
+    return (torch.randn(n, 16_000 * SECONDS_OF_SOUND),)
 
 
-def spectra(frames, bins, last=True):
+def spectra(frames, bins):
     """Spectra and how many frames each has."""
-    return lambda n: (torch.randn(n, frames, bins) if last else torch.randn(n, bins, frames), torch.full((n,), frames))
+    return lambda n: (torch.randn(n, frames, bins), torch.full((n,), frames))
 
 
 def audio(make, inputs, large=8):
@@ -134,13 +125,13 @@ AUDIO = {
     ),
     "deepspeech": lambda: audio(lambda m: m.DeepSpeech(80), lambda n: (torch.randn(n, 1, 400, 80),)),
     "wav2letter": lambda: audio(lambda m: m.Wav2Letter(40, "mfcc", 80), lambda n: (torch.randn(n, 80, 400),)),
-    "wav2vec2_base": lambda: audio(lambda m: m.wav2vec2_base(), sounds()),
-    "hubert_base": lambda: audio(lambda m: m.hubert_base(), sounds()),
-    "wavlm_base": lambda: audio(lambda m: m.wavlm_base(), sounds()),
+    "wav2vec2_base": lambda: audio(lambda m: m.wav2vec2_base(), sounds),
+    "hubert_base": lambda: audio(lambda m: m.hubert_base(), sounds),
+    "wavlm_base": lambda: audio(lambda m: m.wavlm_base(), sounds),
     "hdemucs_low": lambda: audio(
         lambda m: m.hdemucs_low(["drums", "bass", "other", "vocals"]), lambda n: (torch.randn(n, 2, 88_200),), large=2
     ),
-    "squim_objective": lambda: audio(lambda m: m.squim_objective_base(), sounds(), large=4),
+    "squim_objective": lambda: audio(lambda m: m.squim_objective_base(), sounds, large=4),
     "wavernn": lambda: audio(
         lambda m: m.WaveRNN(upsample_scales=[5, 5, 8], n_classes=512, hop_length=200),
         lambda n: (torch.randn(n, 1, (20 - 5 + 1) * 200), torch.randn(n, 1, 128, 20)),

@@ -4,16 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from coil_harness import Call
 from text_ir import Program, opt
-
-
-class Call(torch.nn.Module):
-    def __init__(self, f):
-        super().__init__()
-        self.f = f
-
-    def forward(self, *args):
-        return self.f(*args)
 
 
 def after(module, args, folder, passes, decomposed):

@@ -170,8 +170,9 @@ Kernel cuda_scatter(KernelBuilder& b, const LaunchConfig& config) {
   const Statement& s = b.nest.statements[0];
   const auto& scatter = std::get<ir::Scatter>(s.op->node);
   const std::string index = b.index_type();
-  const bool in_pieces = scatter.piece != 0;
-  const std::vector<LoopDim> dims = in_pieces ? InPieces(b, s, scatter).pieces() : b.nest.inner;
+  std::optional<InPieces> in_pieces;
+  if (scatter.piece != 0) in_pieces.emplace(b, s, scatter);
+  const std::vector<LoopDim> dims = in_pieces ? in_pieces->pieces() : b.nest.inner;
   const Expr count = b.env().simplify(product_of(dims));
   const int threads = config.threads, width = config.vector;
   const SymbolicLaunch launch{.grid = {sym::ceil_div(count, threads * width), 1, 1}, .block = threads};
@@ -184,7 +185,7 @@ Kernel cuda_scatter(KernelBuilder& b, const LaunchConfig& config) {
   b.stops_any_time = true;
   if (width > 1) b.lanes = {b.nest.inner.back().var, width};
   if (scatter.sorted) {
-    in_pieces ? InPieces(b, s, scatter).print() : in_order(b, s, scatter);
+    in_pieces ? in_pieces->print() : in_order(b, s, scatter);
     return b.finish(launch);
   }
   std::vector<std::string> indirect;

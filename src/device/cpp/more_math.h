@@ -191,20 +191,30 @@ COIL_FN f32v c_atanh(f32v x) {
   return x != x ? x : a > 1.0f ? f32v{} + __builtin_nanf("") : c_with_sign(r, x);
 }
 
+// @piece c_quarters
+// x less `turns` times pi/2, the nearest multiple: pi/2 in three parts, which needs the fused multiply-add and |x|
+// below 2^16.
+#ifdef __FMA__
+COIL_FN f32v c_quarters(f32v x, i32v& turns) {
+  f32v t = x * 0.636619772f + 12582912.0f, n = t - 12582912.0f;
+  turns = (i32v)t;
+  f32v r = x - n * 1.57079637f;
+  r = r - n * -4.37113883e-8f;
+  return r - n * -1.71512451e-15f;
+}
+#endif
+
 // @piece c_trig
-// sin(x + shift pi/2): x = n pi/2 + r. pi/2 in three parts, which needs the fused multiply-add; a vector with a lane
-// past 2^16 goes through the C library.
+// sin(x + shift pi/2). A vector with a lane past 2^16 goes through the C library.
 extern "C" double sin(double);
 extern "C" float sinf(float);
 extern "C" double cos(double);
 extern "C" float cosf(float);
 #ifdef __FMA__
 COIL_FN f32v c_trig(f32v x, i32 shift) {
-  f32v t = x * 0.636619772f + 12582912.0f, n = t - 12582912.0f;
-  i32v k = (i32v)t + shift;
-  f32v r = x - n * 1.57079637f;
-  r = r - n * -4.37113883e-8f;
-  r = r - n * -1.71512451e-15f;
+  i32v k;
+  f32v r = c_quarters(x, k);
+  k = k + shift;
   f32v z = r * r, s = ((z * 2.717568e-06f - 1.9839259e-4f) * z + 8.333329e-3f) * z - 0.16666667f;
   f32v c = ((z * 2.4431243e-05f - 1.3887306e-3f) * z + 4.1666646e-2f) * z - 0.5f;
   s = s * z * r + r;
@@ -240,20 +250,17 @@ COIL_FN f32v c_cos(f32v x) {
 COIL_FN f64v c_cos(f64v x) { return c_map(x, cos); }
 
 // @piece c_tan
-// Of x = n pi/2 + r as c_trig has them: tan r, or -1 / tan r for odd n.
+// tan of what quarter turns leave, or -1 / tan of it behind an odd number of them.
 COIL_OF_LIBRARY(tan)
 COIL_FN f32v c_tan(f32v x) {
 #ifdef __FMA__
   if (__builtin_expect(c_hall(boolv{c_absbits(x) < 65536.0f}), 1)) {
-    f32v turns = x * 0.636619772f + 12582912.0f, n = turns - 12582912.0f;
-    f32v r = x - n * 1.57079637f;
-    r = r - n * -4.37113883e-8f;
-    r = r - n * -1.71512451e-15f;
-    f32v z = r * r;
+    i32v turns;
+    f32v r = c_quarters(x, turns), z = r * r;
     f32v p = ((z * 3.86516843e-3f + 1.1451022e-3f) * z + 9.98964719e-3f) * z + 0.0216124766f;
     p = ((p * z + 0.0539956912f) * z + 0.133332253f) * z + 0.333333343f;
     f32v t = r * z * p + r;
-    f32v y = ((i32v)turns & 1) != 0 ? -1.0f / t : t;
+    f32v y = (turns & 1) != 0 ? -1.0f / t : t;
     return x == 0.0f ? x : y;
   }
 #endif

@@ -105,7 +105,7 @@ class Finder {
   }
 
   std::int64_t work_of(const Node* n) const {
-    if (reads_rows_in_place(n)) return 0;
+    if (reads_rows_in_place(n) && work_.at(n->args[0].as_node()) == 0) return 0;
     std::int64_t work = is_view(n) || is_item(n) ? 0 : *elements(n->meta.value);
     for (const ops::Value& arg : n->args)
       ops::for_each_node(arg, [&](const Node* x) { work = std::max(work, work + work_.at(x)); });
