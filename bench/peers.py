@@ -1,5 +1,5 @@
-"""The other sides: eager, Inductor, Inductor with freezing, ONNX Runtime, OpenVINO. Each makes a call of a module on
-its inputs.
+"""The other sides: eager, Inductor, Inductor with freezing, ONNX Runtime, OpenVINO; and Coil's through torch.compile,
+which is made as Inductor's is. Each makes a call of a module on its inputs.
 """
 
 import pathlib
@@ -8,6 +8,7 @@ import time
 import torch
 
 SIDES = ("eager", "inductor", "inductor frozen", "onnxruntime", "openvino")
+THROUGH_TORCH = "coil torch.compile"
 
 
 def _compiled(backend, freezing):
@@ -63,6 +64,7 @@ _MAKE = {
     "inductor frozen": _compiled(_frozen, True),
     "onnxruntime": _onnxruntime,
     "openvino": _openvino,
+    THROUGH_TORCH: _compiled("coil", False),
 }
 
 

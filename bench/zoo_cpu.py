@@ -1,5 +1,5 @@
 """The sweep over models that nobody named on CPUs (`zoo_cpu_models.py`), f32: eager, Inductor, Inductor with freezing,
-ONNX Runtime, OpenVINO and Coil.
+ONNX Runtime, OpenVINO and Coil, as a package and through torch.compile.
 
 usage: zoo_cpu.py [NAME,... | --draw SOURCE:COUNT:SEED] [--modes MODE,...] [--sides SIDE,...]
                   [--results FILE] [--jobs N] [--threads N] [--again] [--set KEY=VALUE ...]
@@ -27,7 +27,7 @@ import peers
 import zoo
 from common import COIL, coil_bench, export
 
-SWEEP = zoo.Sweep(__file__, peers.SIDES, ("coil",), rounding=1e-6)
+SWEEP = zoo.Sweep(__file__, peers.SIDES, ("coil", peers.THROUGH_TORCH), rounding=1e-6)
 ROUNDS = 3
 BURST = 0.25  # seconds that a side is called for in a round, or six calls
 
@@ -38,8 +38,16 @@ def compile_seconds(sides):
     return f"{cell('inductor frozen')}, {cell('coil')}"
 
 
+def without_freezing(sides):
+    """The better of eager and Inductor over Coil, where weights are arguments."""
+    ms = {side: figures["ms"] for side, figures in sides.items() if "ms" in figures}
+    best = min((ms[side] for side in ("eager", "inductor") if side in ms), default=None)
+    return f"{best / ms[peers.THROUGH_TORCH]:.2f}" if best and peers.THROUGH_TORCH in ms else "–"
+
+
 def table(results, worst=None):
-    return zoo.table(SWEEP, results, worst, [("cold s: Inductor frozen, Coil", compile_seconds)])
+    columns = [("through torch.compile", without_freezing), ("cold s: Inductor frozen, Coil", compile_seconds)]
+    return zoo.table(SWEEP, results, worst, columns)
 
 
 # ---- One model

@@ -124,6 +124,12 @@ void Context::define(const ops::SymFloat& recorded, const TensorBox& number) {
   assert_what_is_known();
 }
 
+void Context::forget_shared_values() {
+  host_operands.clear();
+  grown_storages.clear();
+  sorted_places.clear();
+}
+
 Expr Context::read(const TensorBox& number, sym::Range range) {
   const Expr symbol = graph.env().fresh_unbacked(range);
   define(symbol, number);

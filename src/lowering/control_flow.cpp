@@ -14,7 +14,7 @@ using Values = ops::Values;
 using Kind = ir::Control::Kind;
 
 void control(Context& ctx, Kind kind, Expr condition = 1, Expr counter = 0, Expr extent = sym::Range::kMax) {
-  ctx.host_operands.clear();
+  ctx.forget_shared_values();
   ctx.graph.add_operation({.node = ir::Control{kind, condition, counter, extent},
                            .origins = ctx.graph.provenance.origins,
                            .where = ctx.graph.provenance.where});

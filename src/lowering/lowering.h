@@ -127,6 +127,16 @@ class Context {
   std::map<std::pair<const ir::StorageBox*, std::vector<bool>>,
            std::pair<std::shared_ptr<ir::StorageBox>, std::shared_ptr<ir::StorageBox>>>
       grown_storages;
+  /// Places that scatters were sorted by (sorted_scatter.cpp): several to the same places sort them once.
+  struct SortedPlaces {
+    Scalar place;
+    Exprs sizes;
+    library_ops::Attributes order;
+    std::vector<TensorBox> sorted;
+  };
+  std::vector<SortedPlaces> sorted_places;
+  /// Forgets what was computed on the way and would be used again, where what follows may run without what came before.
+  void forget_shared_values();
 
   std::unordered_map<const fx::Node*, Lowered> values;
 

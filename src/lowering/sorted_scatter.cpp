@@ -25,6 +25,46 @@ bool depends_on_order(const Element& body, ir::StoreMode mode, DType stored) {
   return (mode == ir::StoreMode::Add || mode == ir::StoreMode::Prod) && is_floating(stored);
 }
 
+/// The tensor that says where an operator's sums go; null where it is none of those, or where several say it.
+const fx::Node* places_of(const fx::Node& n) {
+  if (n.is_call("aten.embedding_dense_backward.default")) return n.args[1].as_node();
+  if (n.is_call("aten.scatter_add.default") || n.is_call("aten.index_add.default") ||
+      n.is_call("aten.scatter_reduce.two"))
+    return n.args[2].as_node();
+  if (!n.is_call("aten.index_put.default")) return nullptr;
+  const ops::Values& places = n.args[1].as_list();
+  return places.size() == 1 && places[0].is<fx::Node*>() ? places[0].as_node() : nullptr;
+}
+
+/// Past operators that leave a tensor's elements what they are, in the same order or said again.
+const fx::Node* without_views(const fx::Node* n) {
+  constexpr std::string_view kViews[] = {"aten.view.default",      "aten.reshape.default", "aten._unsafe_view.default",
+                                         "aten.unsqueeze.default", "aten.expand.default",  "aten.expand_as.default"};
+  while (n->opcode == fx::Opcode::CallFunction && std::ranges::find(kViews, n->target) != std::end(kViews))
+    n = n->args[0].as_node();
+  return n;
+}
+
+/// Whether two tensors have the same elements, as far as it shows: views of one tensor, and rows of one matrix.
+bool say_the_same(const fx::Node* a, const fx::Node* b) {
+  a = without_views(a), b = without_views(b);
+  if (a == b) return true;
+  if (!a->is_call("aten.select.int") || !b->is_call("aten.select.int")) return false;
+  return a->args[1] == b->args[1] && a->args[2] == b->args[2] &&
+         say_the_same(a->args[0].as_node(), b->args[0].as_node());
+}
+
+/// Scatters of the graph to the places that `node` has, itself among them.
+std::int64_t scatters_to_the_same_places(const fx::Graph& graph, const fx::Node& node) {
+  const fx::Node* own = places_of(node);
+  if (!own) return 1;
+  const auto goes_there = [&](const fx::Node* n) {
+    const fx::Node* places = places_of(*n);
+    return places && say_the_same(places, own);
+  };
+  return std::max<std::int64_t>(1, std::ranges::count_if(graph.nodes(), goes_there));
+}
+
 /// What the loops of a scatter do. Iterations that differ in a loop that is a dimension's place never meet: such loops
 /// stay as they are (`free`), or each of their points sorts by itself (`batch`) where the data that say the other
 /// places depend on them. The other loops' iterations are `sorted`, flattened to one.
@@ -46,21 +86,21 @@ class SortedScatter {
 
   bool has_sorted_loops() const { return !loops_.sorted.empty(); }
 
-  /// Whether adding up pieces of the sorted rows takes less time than adding each row to memory: by bytes, where memory
-  /// adds at a third of the rate at which it is read (H100), and a sort reads and writes its keys once for each digit.
-  bool gains_in_pieces() {
+  /// Whether adding up pieces of the sorted rows takes less time than adding each row to memory (H200, 2026-11-28). A
+  /// sort reads and writes its keys once for each digit; `sharing` scatters share it.
+  bool gains_in_pieces(std::int64_t sharing) {
     if (key_sizes_.size() != 1) return false;
     Expr columns = 1, count = 1;
     for (std::size_t k : loops_.free) columns = columns * sizes_[k];
     for (std::size_t d : places_) count = count * out_.sizes[d];
     const auto size = [&](Expr e) { return std::max(1.0, static_cast<double>(graph_.env().hint_or(e, 0))); };
-    const double rows = size(key_sizes_[0]), row_bytes = 4 * size(columns), places = size(count);
-    constexpr double kSecondsOfSort = 60e-6, kKeyBytes = 16, kBitsOfDigit = 8, kWorthIt = 1.3;
-    const double rate = ctx_.target().costs.memory_bytes_per_second,
+    constexpr double kSecondsOfAddition = 3.7e-12, kSecondsOfSort = 33e-6, kSecondsOfDigit = 21e-12,
+                     kSecondsOfValue = 0.55e-12, kBitsOfDigit = 8, kWorthIt = 1.1;
+    const double rows = size(key_sizes_[0]), width = size(columns), places = size(count),
                  digits = std::ceil(std::log2(places + 1) / kBitsOfDigit),
-                 sort = kSecondsOfSort + rows * kKeyBytes * digits / rate,
-                 sums = (rows + 3 * (std::min(places, rows) + rows / kPiece)) * row_bytes / rate;
-    return 3 * rows * row_bytes / rate > kWorthIt * (sort + sums);
+                 sort = (kSecondsOfSort + rows * digits * kSecondsOfDigit) / static_cast<double>(sharing),
+                 sums = (rows + 3 * (std::min(places, rows) + rows / kPiece)) * width * kSecondsOfValue;
+    return rows * width * kSecondsOfAddition > kWorthIt * (sort + sums);
   }
 
   /// Whether data say the places by themselves, and each value can be computed where its place has come to lie: its
@@ -209,7 +249,12 @@ class SortedScatter {
                                   {"stable", std::int64_t{1}}};
     if (const auto most = graph_.env().simplify(count).constant(); most && *most > 1)
       order["bits"] = static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(*most - 1)));
-    return ordered(ctx_, pointwise(ctx_, type, key_sizes_, key().cast(type)), std::move(order), key_sizes_);
+    const Element place = key().cast(type);
+    for (const Context::SortedPlaces& known : ctx_.sorted_places)
+      if (known.place == place.scalar && known.sizes == key_sizes_ && known.order == order) return known.sorted;
+    std::vector<TensorBox> sorted = ordered(ctx_, pointwise(ctx_, type, key_sizes_, place), order, key_sizes_);
+    ctx_.sorted_places.push_back({place.scalar, key_sizes_, std::move(order), sorted});
+    return sorted;
   }
 
   /// Where a sorted write goes, by its key.
@@ -256,7 +301,9 @@ bool scatter_in_pieces(Context& ctx, const TensorBox& out, const Exprs& sizes, E
     return false;
   SortedScatter scatter(ctx, out, sizes, index, indirect);
   if (!scatter.has_sorted_loops() || !scatter.can_add_in_pieces(body)) return false;
-  if (ctx.options.sort_sums == SortSums::WhereItGains && !scatter.gains_in_pieces()) return false;
+  if (ctx.options.sort_sums == SortSums::WhereItGains && 
+      !scatter.gains_in_pieces(scatters_to_the_same_places(ctx.module.graph, *ctx.node)))
+    return false;
   scatter.add_in_pieces(body, mode);
   return true;
 }

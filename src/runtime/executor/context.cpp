@@ -106,6 +106,7 @@ struct Context::Impl {
   Tensor to_host(const Tensor& t) {
     if (t.device() == Device{}) return t;
     Tensor copy = Tensor::empty(t.dtype, t.sizes);
+    copy.strides = strides_of_copy(t);
     if (copy.numel() > 0) queue->copy(copy, t);
     queue->wait();
     return copy;

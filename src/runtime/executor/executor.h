@@ -94,7 +94,7 @@ class Context {
   /// One run, with the seconds that each step of the plan took, from its start to its end. Runs after it are as they
   /// were.
   std::vector<double> time_steps(std::span<const Tensor> inputs);
-  /// A copy on the host (itself when it is there), after waiting for it.
+  /// A copy on the host (itself when it is there), after waiting for it; laid out alike if the tensor has no holes.
   Tensor to_host(const Tensor&);
   /// Copies a tensor of this device or the host into memory of the host, and waits for it.
   void copy_to_host(const Tensor& to, const Tensor& from);

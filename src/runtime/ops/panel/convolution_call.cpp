@@ -10,6 +10,12 @@
 
 namespace coil::runtime::panels {
 
+bool is_worth_packing(const ConvolutionProblem& p) {
+  constexpr std::int64_t kLeastPlaces = 64;
+  return p.packed_desc.empty() && machine_has_kernels() && p.weight.dtype == DType::F32 &&
+         numel(p.y.sizes) >= kLeastPlaces * p.y.sizes[1];
+}
+
 Packed pack_whole(const ConvolutionProblem& p, const Tensor& weight, std::string_view desc, const Sizes& strides) {
   Tensor given = weight, made = Tensor::empty(DType::F32, p.weight.sizes);
   given.sizes = p.weight.sizes;
@@ -30,10 +36,10 @@ void check_packed_whole(const ConvolutionProblem& p) {
     fail("a packed weight does not have the form that its description says");
 }
 
-ConvolutionCall::ConvolutionCall(const ConvolutionProblem& p, const BoundView& form)
+ConvolutionCall::ConvolutionCall(const ConvolutionProblem& p, const BoundView& form, const BoundView& weight)
     : from_(spatial_sizes(p.x)), to_(spatial_sizes(p.y)) {
   x_ = input(0, p.x, channels_last(DType::F32, p.x.sizes));
-  weight_ = staging_.input(1);
+  weight_ = p.packed_desc.empty() ? input(1, p.weight, weight) : staging_.input(1);
   const bool old = std::ranges::any_of(p.post, [](const PostOp& op) { return op.kind == PostOp::Kind::Sum; });
   y_ = same_layout(p.y.sizes, p.y.strides, form.strides) ? staging_.output(0) : staging_.output(0, p.y, form, old);
   if (p.bias) bias_ = input(2, *p.bias, dense_view(DType::F32, p.bias->sizes));

@@ -28,6 +28,9 @@ struct Ahead {
   }
 };
 
+/// Whether so many results are made of a weight that is not packed that it may be brought into another form in each
+/// call.
+bool is_worth_packing(const ConvolutionProblem&);
 /// The whole weight, of p's sizes, with dense `strides`; `desc` says so in calls.
 Packed pack_whole(const ConvolutionProblem&, const Tensor& weight, std::string_view desc, const Sizes& strides);
 /// Throws Error where a packed weight has too few bytes for that.
@@ -39,8 +42,8 @@ class ConvolutionCall : public PreparedCall {
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) final;
 
  protected:
-  /// x comes channels-last, and y is made in `form`.
-  ConvolutionCall(const ConvolutionProblem&, const BoundView& form);
+  /// x comes channels-last, and y is made in `form`. A weight that is not packed is brought into `weight` in each call.
+  ConvolutionCall(const ConvolutionProblem&, const BoundView& form, const BoundView& weight = {});
   /// For the constructors of derived classes: the post-operations, whose operands `post_operand` describes; y itself,
   /// where one adds to it, has its rows `y_step` apart.
   void describe_post(const ConvolutionProblem&, std::int64_t y_step);

@@ -14,10 +14,20 @@ namespace {
 
 constexpr std::string_view kDepthwise = "depthwise:f32";
 
+/// [channels, 1, ..] with the channels innermost.
+BoundView form_of_weight(const ConvolutionProblem& p) {
+  Sizes strides(p.weight.sizes.size(), 1);
+  std::int64_t step = p.weight.sizes[0];
+  for (std::size_t d = strides.size(); d-- > 1; step *= p.weight.sizes[d]) strides[d] = step;
+  return {DType::F32, p.weight.sizes, strides};
+}
+
 class Depthwise : public ConvolutionCall {
  public:
   explicit Depthwise(const ConvolutionProblem& p)
-      : ConvolutionCall(p, channels_last(DType::F32, p.y.sizes)), phase_(phases_of(p)[0]), channels_(p.x.sizes[1]) {
+      : ConvolutionCall(p, channels_last(DType::F32, p.y.sizes), form_of_weight(p)),
+        phase_(phases_of(p)[0]),
+        channels_(p.x.sizes[1]) {
     describe_post(p, channels_);
     const std::int64_t lines = p.x.sizes[0] * to_[0] * to_[1];
     pieces_ = (to_[2] + kPlaces - 1) / kPlaces;
@@ -126,9 +136,16 @@ bool is_depthwise(const ConvolutionProblem& p) {
   return is_f32(p) && !p.transposed && p.groups == p.x.sizes[1] && p.y.sizes[1] == p.groups;
 }
 
+/// Where it measured faster than oneDNN (docs/performance_cpu.md).
+bool depthwise_gains(const ConvolutionProblem& p) {
+  constexpr std::int64_t kLeastChannels = 8;
+  return is_depthwise(p) && p.groups >= kLeastChannels && !onednn::has_depthwise_kernel(p);
+}
+
 }  // namespace
 
 std::unique_ptr<PreparedCall> make_depthwise(const ConvolutionProblem& p) {
+  if (is_worth_packing(p) && depthwise_gains(p)) return std::make_unique<Depthwise>(p);
   if (p.packed_desc != kDepthwise) return nullptr;
   if (!is_depthwise(p)) fail("a weight packed for depthwise convolutions is given to another one");
   check_packed_whole(p);
@@ -137,17 +154,11 @@ std::unique_ptr<PreparedCall> make_depthwise(const ConvolutionProblem& p) {
 
 std::optional<Packed> pack_any_depthwise(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
   if (widest_panel(isa) == 0 || !is_depthwise(p) || weight.dtype != DType::F32) return std::nullopt;
-  // [channels, 1, ..] with the channels innermost.
-  Sizes strides(p.weight.sizes.size(), 1);
-  std::int64_t step = p.weight.sizes[0];
-  for (std::size_t d = strides.size(); d-- > 1; step *= p.weight.sizes[d]) strides[d] = step;
-  return pack_whole(p, weight, kDepthwise, strides);
+  return pack_whole(p, weight, kDepthwise, form_of_weight(p).strides);
 }
 
 std::optional<Packed> pack_depthwise(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
-  constexpr std::int64_t kLeastChannels = 8;
-  if (!is_depthwise(p) || p.groups < kLeastChannels || onednn::has_depthwise_kernel(p)) return std::nullopt;
-  return pack_any_depthwise(p, weight, isa);
+  return depthwise_gains(p) ? pack_any_depthwise(p, weight, isa) : std::nullopt;
 }
 
 }  // namespace coil::runtime::panels

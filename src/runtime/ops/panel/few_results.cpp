@@ -20,10 +20,13 @@ struct Block {
   std::int64_t image = 0, z = 0, line = 0, lines = 0, place = 0, places = 0;
 };
 
+/// [O, C, ..] with the channels innermost.
+BoundView weight_by_channels(const ConvolutionProblem& p) { return channels_last(DType::F32, p.weight.sizes); }
+
 class FewResults : public ConvolutionCall {
  public:
   explicit FewResults(const ConvolutionProblem& p)
-      : ConvolutionCall(p, dense_view(DType::F32, p.y.sizes)),
+      : ConvolutionCall(p, dense_view(DType::F32, p.y.sizes), weight_by_channels(p)),
         phase_(phases_of(p)[0]),
         images_(p.x.sizes[0]),
         channels_(p.x.sizes[1]),
@@ -171,6 +174,7 @@ bool few_results_gain(const ConvolutionProblem& p) {
 }  // namespace
 
 std::unique_ptr<PreparedCall> make_few_results(const ConvolutionProblem& p) {
+  if (is_worth_packing(p) && is_f32(p) && few_results_gain(p)) return std::make_unique<FewResults>(p);
   if (p.packed_desc != kFewResults) return nullptr;
   if (!is_f32(p) || p.transposed || p.groups != 1 || p.stride.back() != 1 || p.y.sizes[1] > kMostResults)
     fail("a weight packed for convolutions with few results is given to another one");
@@ -180,8 +184,7 @@ std::unique_ptr<PreparedCall> make_few_results(const ConvolutionProblem& p) {
 
 std::optional<Packed> pack_few_results(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
   if (widest_panel(isa) == 0 || !is_f32(p) || weight.dtype != DType::F32 || !few_results_gain(p)) return std::nullopt;
-  // [O, C, ..] with the channels innermost.
-  return pack_whole(p, weight, kFewResults, channels_last(DType::F32, p.weight.sizes).strides);
+  return pack_whole(p, weight, kFewResults, weight_by_channels(p).strides);
 }
 
 }  // namespace coil::runtime::panels

@@ -345,13 +345,29 @@ bool is_costly(const PostOp& op) {
   return op.kind == Silu || op.kind == GeluErf || op.kind == GeluTanh;
 }
 
-const Kernels& kernels_of_this_machine() {
+namespace {
+
+const Kernels* find_kernels() {
 #ifdef __x86_64__
-  static const bool widest = machine_runs("avx512"), wide = machine_runs("avx2");
-  if (widest) return kAvx512;
-  if (wide) return kAvx2;
+  if (machine_runs("avx512")) return &kAvx512;
+  if (machine_runs("avx2")) return &kAvx2;
 #endif
-  fail(kOtherMachine);
+  return nullptr;
+}
+
+const Kernels* found_kernels() {
+  static const Kernels* const found = find_kernels();
+  return found;
+}
+
+}  // namespace
+
+bool machine_has_kernels() { return found_kernels() != nullptr; }
+
+const Kernels& kernels_of_this_machine() {
+  const Kernels* found = found_kernels();
+  if (!found) fail(kOtherMachine);
+  return *found;
 }
 
 std::int64_t widest_panel(std::string_view isa) {

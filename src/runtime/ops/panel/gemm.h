@@ -36,6 +36,7 @@ std::int64_t panel_width(std::int64_t results, std::int64_t widest);
 /// Of a packed weight's form. Throws Error where there is no such form, or this machine has no vectors for it.
 std::int64_t width_of_form(std::string_view packed_form);
 
+bool machine_has_kernels();
 /// Throws Error where this machine has none.
 const Kernels& kernels_of_this_machine();
 
