@@ -301,7 +301,7 @@ bool scatter_in_pieces(Context& ctx, const TensorBox& out, const Exprs& sizes, E
     return false;
   SortedScatter scatter(ctx, out, sizes, index, indirect);
   if (!scatter.has_sorted_loops() || !scatter.can_add_in_pieces(body)) return false;
-  if (ctx.options.sort_sums == SortSums::WhereItGains && 
+  if (ctx.options.sort_sums == SortSums::WhereItGains &&
       !scatter.gains_in_pieces(scatters_to_the_same_places(ctx.module.graph, *ctx.node)))
     return false;
   scatter.add_in_pieces(body, mode);

@@ -57,7 +57,8 @@ struct Choice {
   bool slices = false;
 };
 
-/// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none. Where the
+/// The tile that the call takes least time with; nothing where it stays whole. A weight that is an argument is
+/// transformed in each call, which only slices do. `wanted`: this one or none. Where the
 /// transforms have `slices_from` bytes the call may take them in slices, each of which reads the whole weight: it does
 /// where there are more terms of tiles than of the weight.
 std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted,
@@ -71,9 +72,9 @@ std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std:
       !all_are(convolution.dilation(2), 1))
     return std::nullopt;
   const auto value = constant_operand(graph, w);
-  if (!value) return std::nullopt;
-  const auto pairs = static_cast<double>(value->sizes[0] * value->sizes[1]),
-             both = static_cast<double>(value->sizes[0] + value->sizes[1]);
+  const auto results = w.sizes[0].constant(), channels = w.sizes[1].constant();
+  if (!results || !channels || (!value && !slices_from)) return std::nullopt;
+  const auto pairs = static_cast<double>(*results * *channels), both = static_cast<double>(*results + *channels);
   // Any choice is right for all sizes: the hint needs no guard.
   const auto pixels = static_cast<double>(graph.env().hint_or(y.sizes[0] * y.sizes[2] * y.sizes[3], 256));
   constexpr double kDirect = kWindow * kWindow;
@@ -91,11 +92,14 @@ std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std:
     // ResNet-50's free sizes take to compile, for 3 % of its speed.
     const auto whole = [&](Expr size) { return graph.env().statically_known_multiple_of(size, t.tile); };
     if (!wanted && !sliced && t.tile > 2 && !(whole(y.sizes[2]) && whole(y.sizes[3]))) continue;
-    if (!sliced && bytes > kMostTransformBytes) continue;
-    const double seconds = seconds_of(costs, transformed * pairs, terms * pairs, transformed * both, sliced ? 1 : 3);
+    if (!sliced && (!value || bytes > kMostTransformBytes)) continue;
+    constexpr double kOperationsOfTransform = 800;  // that would be made in the time that a window's transform takes
+    const double transforms = value ? 0 : kOperationsOfTransform * pairs / costs.operations_per_second;
+    const double seconds =
+        transforms + seconds_of(costs, transformed * pairs, terms * pairs, transformed * both, sliced ? 1 : 3);
     if (seconds < least) least = seconds, best = Choice{t.tile, sliced};
   }
-  return best && all_finite(*value) ? best : std::nullopt;
+  return best && (!value || all_finite(*value)) ? best : std::nullopt;
 }
 
 /// Products of fractions and scalars, summed. Sums that two rows of a transform have in common up to their sign are

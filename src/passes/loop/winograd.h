@@ -24,7 +24,8 @@ inline constexpr double kMostTransformBytes = 1 << 26;
 /// constant finite weights, and less time with this tile than whole or with another, by what is multiplied, read and
 /// transformed. With a `tile` given, all that can be taken apart get this one. For the CPU; runs before fuse_post_ops,
 /// which leaves what follows them to loops. Those whose transforms have `slices_from` bytes, and that gain by it, get
-/// an attribute that has pack_weights.h prepare their weights for slices, and are ordinary calls to all other passes.
+/// an attribute that has pack_weights.h prepare their weights for slices, and are ordinary calls to all other passes;
+/// weights that are arguments are prepared in each call then.
 void choose_winograd(ir::Graph&, std::optional<std::int64_t> tile = {}, std::optional<double> slices_from = {});
 
 /// Takes the marked ones apart. Runs after layouts are chosen and NaN is guarded, and before weights are packed. One

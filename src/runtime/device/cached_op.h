@@ -14,6 +14,8 @@ class PreparedCall {
   virtual std::size_t workspace_bytes() const = 0;
   virtual bool runs_on_host() const { return false; }
   virtual void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) = 0;
+  /// What was made of operands that are the same in each call, and is kept, is made anew in the next one.
+  virtual void forget_constants() {}
 };
 
 class CachedOp : public LibraryOp {

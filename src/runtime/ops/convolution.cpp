@@ -5,6 +5,7 @@
 #include "library_ops/convolutions.h"
 #include "runtime/ops/nan_guard.h"
 #include "runtime/ops/onednn/onednn.h"
+#include "runtime/ops/panel/argument_weight.h"
 #include "runtime/ops/panel/convolution.h"
 #include "runtime/ops/panel/depthwise.h"
 #include "runtime/ops/panel/few_results.h"
@@ -84,14 +85,19 @@ std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
   return problem.images == 1 ? std::move(call) : std::make_unique<ImageByImage>(problem, std::move(call));
 }
 
+std::unique_ptr<PreparedCall> make_library_call(const ConvolutionProblem& problem) {
+  if (auto call = onednn::make_convolution(problem)) return call;
+  return make_plain_convolution(problem);
+}
+
 std::unique_ptr<PreparedCall> make_call_of_all(const ConvolutionProblem& problem) {
   if (auto call = panels::make_convolution(problem)) return call;
   if (auto call = panels::make_depthwise(problem)) return call;
   if (auto call = panels::make_few_results(problem)) return call;
   if (auto call = panels::make_windows(problem)) return call;
   if (auto call = panels::make_winograd(problem)) return call;
-  if (auto call = onednn::make_convolution(problem)) return call;
-  return make_plain_convolution(problem);
+  if (auto call = panels::make_packing_call(problem, make_library_call)) return call;
+  return make_library_call(problem);
 }
 
 class ConvolutionOp : public CachedOp {

@@ -389,10 +389,8 @@ bool windows_gain(const ConvolutionProblem& p, std::string_view isa) {
 }
 
 /// One group's weight of one phase as rows of results: [results, taps and channels].
-Tensor rows_of(const ConvolutionProblem& p, const Shape& s, const Phase& phase, std::int64_t group,
-               const Tensor& weight) {
+Tensor rows_of(const ConvolutionProblem& p, const Shape& s, const Phase& phase, std::int64_t group, const float* from) {
   Tensor rows = Tensor::empty(DType::F32, {s.results, s.depth(phase)});
-  const float* from = reinterpret_cast<const float*>(weight.bytes());
   const Sizes& steps = p.weight.strides;
   const std::int64_t in = steps[p.transposed ? 0 : 1], out = steps[p.transposed ? 1 : 0];
   from += group * (p.transposed ? s.channels * in : s.results * out);
@@ -419,22 +417,35 @@ std::unique_ptr<PreparedCall> make_windows(const ConvolutionProblem& p) {
   return std::make_unique<Windows>(p, s);
 }
 
-std::optional<Packed> pack_any_windows(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
+namespace {
+
+/// Whether it gains or not.
+std::optional<WeightForm> any_windows_form(const ConvolutionProblem& p, std::string_view isa) {
   const std::int64_t widest = widest_panel(isa);
-  if (widest == 0 || !is_f32(p) || weight.dtype != DType::F32) return std::nullopt;
+  if (widest == 0 || !is_f32(p)) return std::nullopt;
   const Shape s(p, panel_width(p.y.sizes[1] / p.groups, widest));
-  Packed packed;
-  packed.attributes["packed_desc"] = s.form();
-  packed.attributes["weight_sizes"] = p.weight.sizes;
-  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(s.bytes())});
-  std::byte* to = packed.bytes.bytes();
-  for (const Phase& phase : s.phases)
-    for (std::int64_t group = 0; group < s.groups; ++group, to += s.group_bytes(phase)) {
-      if (s.depth(phase) == 0) continue;
-      const Tensor rows = rows_of(p, s, phase, group, weight);
-      pack(to, rows.bytes(), {DType::F32, {s.depth(phase), s.results}, {1, s.depth(phase)}}, s.width);
-    }
-  return packed;
+  return WeightForm{s.form(), s.bytes(), [p, s](float* packed, const float* weight) {
+                      auto* to = reinterpret_cast<std::byte*>(packed);
+                      for (const Phase& phase : s.phases)
+                        for (std::int64_t group = 0; group < s.groups; ++group, to += s.group_bytes(phase)) {
+                          if (s.depth(phase) == 0) continue;
+                          const Tensor rows = rows_of(p, s, phase, group, weight);
+                          const BoundView turned{DType::F32, {s.depth(phase), s.results}, {1, s.depth(phase)}};
+                          pack(to, rows.bytes(), turned, s.width);
+                        }
+                      return true;
+                    }};
+}
+
+}  // namespace
+
+std::optional<WeightForm> windows_form(const ConvolutionProblem& p, std::string_view isa) {
+  return windows_gain(p, isa) ? any_windows_form(p, isa) : std::nullopt;
+}
+
+std::optional<Packed> pack_any_windows(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
+  const auto form = weight.dtype == DType::F32 ? any_windows_form(p, isa) : std::nullopt;
+  return form ? std::optional(packed_in(*form, p, weight)) : std::nullopt;
 }
 
 std::optional<Packed> pack_windows(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {

@@ -7,7 +7,7 @@
 // transposed convolution is one convolution for each remainder of the result's place by the stride, by those taps of
 // the kernel that reach it, and writes every stride-th place.
 #pragma once
-#include "runtime/ops/convolution.h"
+#include "runtime/ops/panel/argument_weight.h"
 
 namespace coil::runtime::panels {
 
@@ -16,6 +16,8 @@ std::unique_ptr<PreparedCall> make_windows(const ConvolutionProblem&);
 
 /// The weight in panels, for machines with `isa` (support/cpu.h); nothing for convolutions that would not gain.
 std::optional<Packed> pack_windows(const ConvolutionProblem&, const Tensor& weight, std::string_view isa);
+
+std::optional<WeightForm> windows_form(const ConvolutionProblem&, std::string_view isa);
 
 /// The same for every convolution in f32, whether it gains or not.
 std::optional<Packed> pack_any_windows(const ConvolutionProblem&, const Tensor& weight, std::string_view isa);

@@ -78,6 +78,8 @@ class Winograd : public ConvolutionCall {
     describe_slices(p);
   }
 
+  void forget_constants() override { windows_made_of_ = nullptr; }
+
  private:
   Staging::Operand post_operand(const BoundView& given, std::size_t index, Post& made) override {
     return operand_by_rows(given, index, made, s_.results);
@@ -344,21 +346,18 @@ std::unique_ptr<PreparedCall> make_winograd(const ConvolutionProblem& p) {
   fail("a packed weight does not have the form that its description says");
 }
 
-std::optional<Packed> pack_winograd(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
+std::optional<WeightForm> winograd_form(const ConvolutionProblem& p, std::string_view isa) {
   const std::int64_t widest = widest_panel(isa);
-  if (!p.winograd_tile || widest == 0 || !is_filtered(p) || weight.dtype != DType::F32) return std::nullopt;
+  if (!p.winograd_tile || widest == 0 || !is_filtered(p)) return std::nullopt;
   const FilteredShape s(p, *p.winograd_tile, panel_width(p.weight.sizes[0], widest));
-  const Tensor terms = transformed_weight(weight, s.transforms);
-  Packed packed;
-  packed.attributes["packed_desc"] = s.form();
-  packed.attributes["weight_sizes"] = p.weight.sizes;
-  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(s.bytes())});
-  const auto term_bytes = static_cast<std::ptrdiff_t>(packed_bytes(DType::F32, s.results, s.channels, s.width));
-  for (std::int64_t term = 0; term < s.transforms.terms(); ++term)
-    pack(packed.bytes.bytes() + term * term_bytes,
-         reinterpret_cast<const std::byte*>(terms.data<float>() + term * terms.strides[0]),
-         {DType::F32, {s.channels, s.results}, {terms.strides[1], 1}}, s.width);
-  return packed;
+  return WeightForm{s.form(), s.bytes(), [s, strides = p.weight.strides](float* to, const float* weight) {
+                      return transform_weight(to, weight, strides, s.channels, s.results, s.width, s.transforms);
+                    }};
+}
+
+std::optional<Packed> pack_winograd(const ConvolutionProblem& p, const Tensor& weight, std::string_view isa) {
+  const auto form = weight.dtype == DType::F32 ? winograd_form(p, isa) : std::nullopt;
+  return form ? std::optional(packed_in(*form, p, weight)) : std::nullopt;
 }
 
 }  // namespace coil::runtime::panels

@@ -10,12 +10,16 @@
 // A tile whose square holds NaN, an infinity or a number so large that the others would keep no digit, or whose sums
 // overflow, is computed window by window.
 #pragma once
-#include "runtime/ops/convolution.h"
+#include "runtime/ops/panel/argument_weight.h"
 
 namespace coil::runtime::panels {
 
 /// Null where the weight is not packed so. Throws Error where it is and this machine cannot use it.
 std::unique_ptr<PreparedCall> make_winograd(const ConvolutionProblem&);
+
+/// For machines with `isa` (support/cpu.h); nothing where the compiler has not asked for it. Not for weights that are
+/// not finite.
+std::optional<WeightForm> winograd_form(const ConvolutionProblem&, std::string_view isa);
 
 /// The weight, transformed, term after term in panels, for machines with `isa` (support/cpu.h); nothing where the
 /// compiler has not asked for it.
