@@ -7,27 +7,19 @@
 
 // @piece scatter
 // ---- Scatter. Elements narrower than 16 bits change with the word around them.
-template <class F> C_FN void c_update(u32* p, F f) {
-  u32 old = *p, seen;
+// What leaves a value as it is has been done when the value was read: no other thread's order speaks against it.
+template <class T, class F> C_FN void c_update_whole(T* p, F f) {
+  T old = *p, seen;
   do {
     seen = old;
-    old = c_cas(p, seen, f(seen));
+    const T wanted = f(seen);
+    if (wanted == seen) return;
+    old = c_cas(p, seen, wanted);
   } while (old != seen);
 }
-template <class F> C_FN void c_update(u64* p, F f) {
-  u64 old = *p, seen;
-  do {
-    seen = old;
-    old = c_cas(p, seen, f(seen));
-  } while (old != seen);
-}
-template <class F> C_FN void c_update(u16* p, F f) {
-  u16 old = *p, seen;
-  do {
-    seen = old;
-    old = c_cas(p, seen, f(seen));
-  } while (old != seen);
-}
+template <class F> C_FN void c_update(u64* p, F f) { c_update_whole(p, f); }
+template <class F> C_FN void c_update(u32* p, F f) { c_update_whole(p, f); }
+template <class F> C_FN void c_update(u16* p, F f) { c_update_whole(p, f); }
 template <class F> C_FN void c_update(u8* p, F f) {
   u32* const word = (u32*)((u64)p & ~3ull);
   const u32 shift = 8 * (u32)((u64)p & 3ull);
