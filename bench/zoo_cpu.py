@@ -10,7 +10,7 @@ there already is left out. Models are compiled side by side (`--jobs`) and timed
 
 Of each side: milliseconds (the least of the medians of bursts that take turns), seconds of cold compile, and the
 distance from the same model in f64 (norm of the difference over the norm), which is right where it is at most one and a
-half times eager's and 1e-6. Coil runs as a package in a process without Python. `--profile` adds what its steps take.
+half times eager's and 1e-6. As a package Coil runs in a process without Python.
 """
 
 import argparse

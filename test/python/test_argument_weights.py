@@ -29,12 +29,33 @@ def few_results(x, w, b):
     return F.conv2d(x, w, b, padding=2).sigmoid()
 
 
+def places(x, w, b):
+    return F.relu(F.conv2d(x, w, b) + x[:, :1])
+
+
+def every_other_place(x, w, b):
+    return F.gelu(F.conv2d(x, w, b, stride=(2, 3)))
+
+
+def places_of_lines(x, w, b):
+    return F.conv1d(x, w, b).sigmoid() * 2
+
+
+def places_of_volumes(x, w, b):
+    return F.conv3d(x, w, b, stride=(1, 2, 1)) + 1
+
+
 CASES = {
     "winograd": (winograd, (random(2, 40, 41, 43), random(48, 40, 3, 3), random(48))),
     "winograd of few results": (winograd, (random(1, 32, 64, 64), random(13, 32, 3, 3), random(13))),
     "winograd of two panels": (winograd, (random(1, 64, 64, 64), random(80, 64, 3, 3), random(80))),
     "transposed": (transposed, (random(1, 32, 40, 41), random(32, 24, 4, 4), random(24))),
     "channels by themselves": (dilated_channels, (random(2, 40, 900), random(40, 1, 3), random(40))),
+    "places": (places, (random(3, 40, 7, 9), random(50, 40, 1, 1), random(50))),
+    "every other place": (every_other_place, (random(2, 40, 14, 15), random(72, 40, 1, 1), random(72))),
+    "one place": (places, (random(1, 40, 1, 1), random(5, 40, 1, 1), random(5))),
+    "places of lines": (places_of_lines, (random(2, 40, 77), random(64, 40, 1), random(64))),
+    "places of volumes": (places_of_volumes, (random(2, 16, 4, 6, 5), random(24, 16, 1, 1, 1), random(24))),
     "few results": (few_results, (random(1, 24, 50, 60), random(3, 24, 5, 5), random(3))),
 }
 
@@ -53,13 +74,14 @@ def test_values(name):
     """With each call's own weight, however it lies."""
     fn, (x, w, b) = CASES[name]
     f = compiled(fn)
-    laid_out = w.transpose(0, -1).contiguous().transpose(0, -1)
+    laid_out = w.transpose(0, 1).contiguous().transpose(0, 1)
     for weight in (w, w * 2, laid_out, -w):
         close(f(x, weight / 8, b), fn(x.double(), (weight / 8).double(), b.double()))
 
 
-def test_gradients():
-    fn, (x, w, b) = CASES["winograd"]
+@pytest.mark.parametrize("name", ["winograd", "every other place", "transposed"])
+def test_gradients(name):
+    fn, (x, w, b) = CASES[name]
     gradients = []
     for f, up in ((compiled(fn), lambda t: t), (fn, lambda t: t.double())):
         args = [up(t / 4).requires_grad_() for t in (x, w, b)]

@@ -11,6 +11,7 @@
 #include "runtime/ops/panel/few_results.h"
 #include "runtime/ops/panel/windows.h"
 #include "runtime/ops/panel/winograd.h"
+#include "runtime/ops/place_product.h"
 #include "support/error.h"
 
 namespace coil::runtime {
@@ -85,7 +86,15 @@ std::unique_ptr<PreparedCall> make_call(const ConvolutionProblem& problem) {
   return problem.images == 1 ? std::move(call) : std::make_unique<ImageByImage>(problem, std::move(call));
 }
 
+/// Whether oneDNN would bring the weight into another form in each call: its products read one as it lies.
+bool is_better_a_product(const ConvolutionProblem& p) {
+  return p.packed_desc.empty() && p.x.dtype == DType::F32 && p.weight.dtype == DType::F32 && p.y.dtype == DType::F32 &&
+         numel(p.x.sizes) > 0 && numel(p.y.sizes) > 0;
+}
+
 std::unique_ptr<PreparedCall> make_library_call(const ConvolutionProblem& problem) {
+  if (const auto product = is_better_a_product(problem) ? product_of_places(problem) : std::nullopt)
+    if (auto call = onednn::make_gemm(*product)) return call;
   if (auto call = onednn::make_convolution(problem)) return call;
   return make_plain_convolution(problem);
 }

@@ -8,8 +8,6 @@
 namespace coil::runtime {
 namespace {
 
-using winograd::kWindow;
-
 /// In f64, some neighbouring results at a time.
 class WeightTransform {
  public:
@@ -40,7 +38,7 @@ class WeightTransform {
   }
 
  private:
-  static constexpr std::int64_t kLanes = 16, kMostSquare = 6;
+  static constexpr std::int64_t kWindow = winograd::kWindow, kLanes = 16, kMostSquare = 6;
   using Lanes = double[kLanes];
 
   /// The results from `first` on; their first term goes to `to`.
