@@ -5,11 +5,12 @@ usage: zoo_cpu.py [NAME,... | --draw SOURCE:COUNT:SEED] [--modes MODE,...] [--si
                   [--results FILE] [--jobs N] [--threads N] [--again] [--set KEY=VALUE ...]
        zoo_cpu.py --table FILE [--worst N]
 
-MODE: small, large (samples). Each model is a process of its own, which adds its figures to the results' file; what is
+MODE: small, large (samples); train (few samples: forward, a loss and its gradients, dropout off, by eager and through
+torch.compile by Inductor and Coil). Each model is a process of its own, which adds its figures to the results' file; what is
 there already is left out. Models are compiled side by side (`--jobs`) and timed one after the other.
 
 Of each side: milliseconds (the least of the medians of bursts that take turns), seconds of cold compile, and the
-distance from the same model in f64 (norm of the difference over the norm), which is right where it is at most one and a
+distance from the same model in f64 (norm of the difference over the norm; in training of all gradients), which is right where it is at most one and a
 half times eager's and 1e-6. As a package Coil runs in a process without Python.
 """
 
@@ -28,6 +29,7 @@ import zoo
 from common import COIL, coil_bench, export
 
 SWEEP = zoo.Sweep(__file__, peers.SIDES, ("coil", peers.THROUGH_TORCH), rounding=1e-6)
+TRAINING = {"eager": None, "inductor": "inductor", peers.THROUGH_TORCH: "coil"}  # sides, and backends of theirs
 ROUNDS = 3
 BURST = 0.25  # seconds that a side is called for in a round, or six calls
 
@@ -118,11 +120,38 @@ def values(results):
     return [t for t in kept if t.is_floating_point()]
 
 
-def prepare(side, case, folder, a):
+def training(function, module, args):
+    """A call that gives the gradients of the results' squares."""
+    import torch
+
+    @torch.enable_grad()
+    def step():
+        module.zero_grad(set_to_none=True)
+        results = [t for t in zoo.tensors_of(function(*args)) if t.requires_grad]
+        sum(t.square().mean() for t in results).backward()
+        return [p.grad for p in module.parameters() if p.grad is not None]
+
+    return step
+
+
+def prepare_training(side, case, figures):
+    import torch
+
+    module, args, want = case
+    torch._dynamo.reset()
+    start = time.perf_counter()
+    step = training(torch.compile(module, backend=TRAINING[side]) if TRAINING[side] else module, module, args)
+    figures["distance"] = zoo.distance(step(), want)
+    return step, figures | {"compile_s": time.perf_counter() - start}
+
+
+def prepare(side, case, mode, folder, a):
     """(call, its figures so far); no call where the side refuses the model, and says why."""
     module, args, want = case
     figures = {"date": time.strftime("%Y-%m-%d")}
     try:
+        if mode == "train":
+            return prepare_training(side, case, figures)
         if side == "coil":
             coil = Coil(module, args, folder, a.set)
             figures["distance"] = zoo.distance(values(coil.results()), want)
@@ -135,24 +164,33 @@ def prepare(side, case, folder, a):
         return None, figures | {"error": line(error)}
 
 
-def case_of(name, mode):
-    """(module, inputs, its results in f64, or in f32 where it does not run in that)."""
+def made(entry, mode):
+    """The module, with the same values each time."""
     import torch
 
+    torch.manual_seed(0)
+    module = entry.make().train(mode == "train")
+    for m in module.modules():
+        if isinstance(m, torch.nn.Dropout):
+            m.p = 0.0
+    return module
+
+
+def case_of(name, mode):
+    """(module, inputs, its results or gradients in f64, or in f32 where it does not run in that)."""
     import zoo_drawn
     from zoo_cpu_models import MODELS
 
     entry = zoo_drawn.find(MODELS, name)
-    torch.manual_seed(0)
-    module = entry.make().eval()
-    args = entry.inputs(entry.small if mode == "small" else entry.large)
+    module = made(entry, mode)
+    args = entry.inputs(entry.large if mode == "large" else entry.small)
     up = lambda t: t.double() if t.is_floating_point() else t
+    run = lambda module, args: training(module, module, args)() if mode == "train" else values(module(*args))
     try:
-        want = values(module.double()(*map(up, args)))
+        want = run(module.double(), [*map(up, args)])
     except RuntimeError:  # an operator that has no f64
-        want = values(module.float()(*args))
-    torch.manual_seed(0)
-    return entry.make().eval(), args, want
+        want = run(module.float(), args)
+    return made(entry, mode), args, want
 
 
 def time_all(prepared, a):
@@ -176,7 +214,8 @@ def measure(name, mode, chosen, results, a):
         with results.preparing():
             signal.alarm(round(a.limit))  # one that takes too long ends here, so that the others' turn comes
             case = case_of(name, mode)
-            prepared = {side: prepare(side, case, folder, a) for side in chosen}
+            chosen = [side for side in chosen if mode != "train" or side in TRAINING]
+            prepared = {side: prepare(side, case, mode, folder, a) for side in chosen}
             signal.alarm(0)
         with results.timing():
             time_all(prepared, a)

@@ -57,10 +57,10 @@ struct Choice {
   bool slices = false;
 };
 
-/// The tile that the call takes least time with; nothing where it stays whole. A weight that is an argument is
-/// transformed in each call, which only slices do. `wanted`: this one or none. Where the
+/// The tile that the call takes least time with; nothing where it stays whole. `wanted`: this one or none. Where the
 /// transforms have `slices_from` bytes the call may take them in slices, each of which reads the whole weight: it does
-/// where there are more terms of tiles than of the weight.
+/// where there are more terms of tiles than of the weight. A weight that is an argument is transformed in each call,
+/// which only slices do, of whatever size.
 std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std::optional<std::int64_t> wanted,
                                   std::optional<double> slices_from) {
   const ConvolutionCall convolution(call);
@@ -79,6 +79,7 @@ std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std:
   const auto pixels = static_cast<double>(graph.env().hint_or(y.sizes[0] * y.sizes[2] * y.sizes[3], 256));
   constexpr double kDirect = kWindow * kWindow;
   const target::Costs& costs = graph.target().costs;
+  const double sliced_from = value ? slices_from.value_or(0) : 0;
   double least = wanted ? std::numeric_limits<double>::infinity()
                         : seconds_of(costs, kDirect * pixels * pairs, kDirect * pairs, 0, 1);
   std::optional<Choice> best;
@@ -87,7 +88,7 @@ std::optional<Choice> best_choice(ir::Graph& graph, const ir::Extern& call, std:
     const auto tiles = static_cast<double>(graph.env().hint_or(Tiles(y, t.tile).count(), 64));
     const auto terms = static_cast<double>(t.terms()), transformed = terms * tiles,
                bytes = transformed * both * sizeof(float);
-    const bool sliced = slices_from && bytes >= *slices_from && tiles * both > 2 * pairs;
+    const bool sliced = slices_from && bytes >= sliced_from && tiles * both > 2 * pairs;
     // Where a last tile is not whole, each place in it is a loop of its own: with 16 places that tripled what
     // ResNet-50's free sizes take to compile, for 3 % of its speed.
     const auto whole = [&](Expr size) { return graph.env().statically_known_multiple_of(size, t.tile); };
