@@ -6,12 +6,12 @@ usage: zoo_cpu.py [NAME,... | --draw SOURCE:COUNT:SEED] [--modes MODE,...] [--si
        zoo_cpu.py --table FILE [--worst N]
 
 MODE: small, large (samples); train (few samples: forward, a loss and its gradients, dropout off, by eager and through
-torch.compile by Inductor and Coil). Each model is a process of its own, which adds its figures to the results' file; what is
-there already is left out. Models are compiled side by side (`--jobs`) and timed one after the other.
+torch.compile by Inductor and Coil). Each model is a process of its own, which adds its figures to the results' file;
+what is there already is left out. Models are compiled side by side (`--jobs`) and timed one after the other.
 
 Of each side: milliseconds (the least of the medians of bursts that take turns), seconds of cold compile, and the
-distance from the same model in f64 (norm of the difference over the norm; in training of all gradients), which is right where it is at most one and a
-half times eager's and 1e-6. As a package Coil runs in a process without Python.
+distance from the same model in f64 (norm of the difference over the norm; in training of all gradients), which is right
+where it is at most one and a half times eager's and 1e-6. As a package Coil runs in a process without Python.
 """
 
 import argparse
