@@ -307,6 +307,46 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
   return along >= across;
 }
 
+/// Whether most of what a reduction reads lies side by side along its dimension `d`, as pictures of convolutional nets
+/// do along their channels once layouts are chosen.
+bool lies_along(Graph& graph, Scalar body, std::size_t d) {
+  constexpr std::size_t kImage = 3;
+  std::int64_t along = 0, across = 0;
+  for (Scalar l : loads(body)) {
+    const Layout& layout = graph.buffer(l->buffer).layout;
+    const bool picture = !layout.fixed && l->op == ScalarOp::Load && layout.sizes.size() >= kImage;
+    bool neighbours = false;
+    if (picture && graph.has_convolutions()) {
+      neighbours = sym::contains(l->index[1], graph.rvar(d));
+    } else {
+      const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
+      const auto step = sym::linear_in(index, graph.rvar(d));
+      neighbours = step && step->coefficient.is_constant(1);
+    }
+    (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12);
+  }
+  return along > across;
+}
+
+/// The dimension to cut into chunks: the first of 32 or more, else the largest. One that neighbours lie along only
+/// where no other has enough: each chunk would have a few of every row.
+std::optional<std::size_t> dimension_to_split(Graph& graph, const Exprs& reduced, Scalar body, bool position) {
+  constexpr std::int64_t kEnough = 8, kMany = 32;
+  const auto largest = [&](bool any) {
+    std::pair<std::int64_t, std::size_t> best = {0, 0};
+    for (std::size_t d = 0; d < reduced.size() && best.first < kMany; ++d)
+      if (const std::int64_t size = graph.env().hint_or(reduced[d], 0); size > best.first) {
+        if (any || !lies_along(graph, body, d)) best = {size, d};
+        // Chunks of positions must follow each other in their order.
+        if (position && !reduced[d].is_constant(1)) break;
+      }
+    return best;
+  };
+  auto best = position ? largest(true) : largest(false);
+  if (best.first < kEnough) best = largest(true);
+  return best.first < 2 ? std::nullopt : std::optional(best.second);
+}
+
 /// Into how many chunks a reduction is cut so that a GPU has work for all its threads. A row (`neighbours`) occupies up
 /// to a block of threads, a column only a few.
 std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbours) {
@@ -354,17 +394,10 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
       return std::nullopt;
     wanted = std::clamp<std::int64_t>(count * outputs / kColumnChunk, 2, std::min(kMaxChunks, count / kFewRows));
   }
-  Split split;
-  std::int64_t best = 0;
-  for (std::size_t d = 0; d < reduced.size() && best < 32; ++d) {
-    if (std::int64_t size = env.hint_or(reduced[d], 0); size > best) {
-      best = size;
-      split.dim = d;
-    }
-    if (position && !reduced[d].is_constant(1)) break;  // chunks must follow each other in the order of positions
-  }
-  if (best < 2) return std::nullopt;
-  wanted = std::min(wanted, best);
+  const auto dim = dimension_to_split(graph, reduced, body, position);
+  if (!dim) return std::nullopt;
+  Split split{.dim = *dim};
+  wanted = std::min(wanted, env.hint_or(reduced[*dim], 0));
   split.chunks = wanted;
   for (std::int64_t c = wanted; c > wanted / 2 && c > 1; --c)
     if (env.statically_known_multiple_of(reduced[split.dim], c)) {

@@ -78,3 +78,14 @@ def test_groups_of_channels_that_lie_last():
             with torch.no_grad():
                 own = torch.compile(lambda x: torch.nn.functional.leaky_relu(norm(x)), backend="coil")(x)
                 assert torch.allclose(own, torch.nn.functional.leaky_relu(norm(x)), atol=1e-5)
+
+
+def test_sums_of_pictures_whose_channels_lie_last():
+    """They are cut into lines, not into a few channels of every place, whose running sums would be long."""
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, 32, 43, 28), torch.randn(32, 80, 1, 2), torch.randn(80) * 8
+    function = lambda x, w, b: torch.nn.functional.conv_transpose2d(x, w, b, stride=(1, 3)).mean()
+    for laid_out in (x, x.contiguous(memory_format=torch.channels_last)):
+        own = torch.compile(function, backend="coil")(laid_out, weight, bias)
+        exact = function(x.double(), weight.double(), bias.double())
+        assert abs(own - exact) < 5e-7, own - exact
