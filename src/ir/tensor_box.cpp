@@ -328,21 +328,22 @@ bool lies_along(Graph& graph, Scalar body, std::size_t d) {
   return along > across;
 }
 
-/// The dimension to cut into chunks: the first of 32 or more, else the largest. One that neighbours lie along only
-/// where no other has enough: each chunk would have a few of every row.
-std::optional<std::size_t> dimension_to_split(Graph& graph, const Exprs& reduced, Scalar body, bool position) {
-  constexpr std::int64_t kEnough = 8, kMany = 32;
+/// The dimension to cut into so many chunks: the first of 32 or more, else the largest. One that neighbours lie along
+/// and that leaves each chunk a few of every row only where no other has enough.
+std::optional<std::size_t> dimension_to_split(Graph& graph, const Exprs& reduced, Scalar body, bool position,
+                                              std::int64_t chunks) {
+  constexpr std::int64_t kEnough = 8, kMany = 32, kLeastNeighbours = 64;
   const auto largest = [&](bool any) {
     std::pair<std::int64_t, std::size_t> best = {0, 0};
     for (std::size_t d = 0; d < reduced.size() && best.first < kMany; ++d)
       if (const std::int64_t size = graph.env().hint_or(reduced[d], 0); size > best.first) {
-        if (any || !lies_along(graph, body, d)) best = {size, d};
+        if (any || size >= kLeastNeighbours * chunks || !lies_along(graph, body, d)) best = {size, d};
         // Chunks of positions must follow each other in their order.
         if (position && !reduced[d].is_constant(1)) break;
       }
     return best;
   };
-  auto best = position ? largest(true) : largest(false);
+  auto best = largest(position);
   if (best.first < kEnough) best = largest(true);
   return best.first < 2 ? std::nullopt : std::optional(best.second);
 }
@@ -394,7 +395,7 @@ std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& size
       return std::nullopt;
     wanted = std::clamp<std::int64_t>(count * outputs / kColumnChunk, 2, std::min(kMaxChunks, count / kFewRows));
   }
-  const auto dim = dimension_to_split(graph, reduced, body, position);
+  const auto dim = dimension_to_split(graph, reduced, body, position, wanted);
   if (!dim) return std::nullopt;
   Split split{.dim = *dim};
   wanted = std::min(wanted, env.hint_or(reduced[*dim], 0));
