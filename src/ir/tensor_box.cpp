@@ -286,9 +286,14 @@ struct Split {
   bool exact = false;  ///< chunks divide the dimension
 };
 
+/// Whether the layout of what a load reads is yet to be chosen: a picture's channels may come to lie innermost.
+bool reads_open_picture(const Layout& layout, Scalar load) {
+  constexpr std::size_t kImage = 3;  // dimensions from which on layouts are chosen
+  return !layout.fixed && load->op == ScalarOp::Load && layout.sizes.size() >= kImage;
+}
+
 /// Whether neighbouring elements of what a reduction reads are reduced together, however they come to lie.
 bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
-  constexpr std::size_t kImage = 3;  // dimensions from which on layouts are chosen
   std::int64_t along = 0, across = 0;
   for (Scalar l : loads(body)) {
     const Layout& layout = graph.buffer(l->buffer).layout;
@@ -296,7 +301,7 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
     bool neighbours = false;
     for (std::size_t d = 0; d < reduced; ++d)
       if (auto step = sym::linear_in(index, graph.rvar(d))) neighbours = neighbours || step->coefficient.is_constant(1);
-    if (neighbours && !layout.fixed && l->op == ScalarOp::Load && layout.sizes.size() >= kImage) {
+    if (neighbours && reads_open_picture(layout, l)) {
       bool channels = false;
       for (std::size_t d = 0; d < reduced; ++d) channels = channels || sym::contains(l->index[1], graph.rvar(d));
       neighbours = channels || !graph.has_convolutions();
@@ -310,13 +315,11 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
 /// Whether most of what a reduction reads lies side by side along its dimension `d`, as pictures of convolutional nets
 /// do along their channels once layouts are chosen.
 bool lies_along(Graph& graph, Scalar body, std::size_t d) {
-  constexpr std::size_t kImage = 3;
   std::int64_t along = 0, across = 0;
   for (Scalar l : loads(body)) {
     const Layout& layout = graph.buffer(l->buffer).layout;
-    const bool picture = !layout.fixed && l->op == ScalarOp::Load && layout.sizes.size() >= kImage;
     bool neighbours = false;
-    if (picture && graph.has_convolutions()) {
+    if (graph.has_convolutions() && reads_open_picture(layout, l)) {
       neighbours = sym::contains(l->index[1], graph.rvar(d));
     } else {
       const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];

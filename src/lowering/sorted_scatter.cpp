@@ -86,21 +86,22 @@ class SortedScatter {
 
   bool has_sorted_loops() const { return !loops_.sorted.empty(); }
 
-  /// Whether adding up pieces of the sorted rows takes less time than adding each row to memory (H200, 2026-11-28). A
-  /// sort reads and writes its keys once for each digit; `sharing` scatters share it.
+  /// Whether adding up pieces of the sorted rows takes less time than adding each row to memory. A sort reads and
+  /// writes its keys once for each digit; `sharing` scatters share it. What one addition, key or value takes is told in
+  /// bytes that are read from memory in that time (H200, 2026-11-28).
   bool gains_in_pieces(std::int64_t sharing) {
     if (key_sizes_.size() != 1) return false;
     Expr columns = 1, count = 1;
     for (std::size_t k : loops_.free) columns = columns * sizes_[k];
     for (std::size_t d : places_) count = count * out_.sizes[d];
     const auto size = [&](Expr e) { return std::max(1.0, static_cast<double>(graph_.env().hint_or(e, 0))); };
-    constexpr double kSecondsOfAddition = 3.7e-12, kSecondsOfSort = 33e-6, kSecondsOfDigit = 21e-12,
-                     kSecondsOfValue = 0.55e-12, kBitsOfDigit = 8, kWorthIt = 1.1;
-    const double rows = size(key_sizes_[0]), width = size(columns), places = size(count),
-                 digits = std::ceil(std::log2(places + 1) / kBitsOfDigit),
-                 sort = (kSecondsOfSort + rows * digits * kSecondsOfDigit) / static_cast<double>(sharing),
-                 sums = (rows + 3 * (std::min(places, rows) + rows / kPiece)) * width * kSecondsOfValue;
-    return rows * width * kSecondsOfAddition > kWorthIt * (sort + sums);
+    constexpr double kAddition = 11.1, kDigit = 63, kValue = 1.65, kSecondsOfSort = 33e-6, kBitsOfDigit = 8,
+                     kWorthIt = 1.1;
+    const double rate = ctx_.target().costs.memory_bytes_per_second, rows = size(key_sizes_[0]), width = size(columns),
+                 places = size(count), digits = std::ceil(std::log2(places + 1) / kBitsOfDigit),
+                 sort = (kSecondsOfSort + rows * digits * kDigit / rate) / static_cast<double>(sharing),
+                 sums = (rows + 3 * (std::min(places, rows) + rows / kPiece)) * width * kValue / rate;
+    return rows * width * kAddition / rate > kWorthIt * (sort + sums);
   }
 
   /// Whether data say the places by themselves, and each value can be computed where its place has come to lie: its
