@@ -125,7 +125,8 @@ struct CompiledGraph::Source {
   /// Shared: of the base. Autograd knows views of one tensor as such where their types are the same; for outputs of
   /// several types the base is of bytes.
   DType base_dtype = DType::U8;
-  bool to_host = false;  ///< the program computes it on its device, and torch wants it on the CPU or knows no other
+  Device device;         ///< that its memory lies on
+  bool to_host = false;  ///< torch wants it on the CPU, or does not know the device
   nb::object constant;
 };
 
@@ -159,6 +160,7 @@ CompiledGraph::CompiledGraph(runtime::StoredProgram program, CompileReport repor
     } else {
       const runtime::BufferId owner = runtime::memory_of(plan, o.view.buffer);
       const runtime::Buffer& b = plan.buffers[owner];
+      source.device = plan.device_of(b.place);
       const runtime::ShapeInstruction& offset = plan.shape_program[o.view.offset];
       const bool from_start = offset.op == runtime::ShapeOp::Constant && offset.a == 0;
       if (b.kind == runtime::BufferKind::Input) {
@@ -174,8 +176,8 @@ CompiledGraph::CompiledGraph(runtime::StoredProgram program, CompileReport repor
         if (dtypes[owner].size() == 1) source.base_dtype = *dtypes[owner].begin();
       }
     }
-    source.to_host =
-        !Exchange::has_tensors(plan_device) || (plan_device != Device{} && pattern_.on_host.contains(sources_.size()));
+    source.to_host = !Exchange::has_tensors(source.device) ||
+                     (!source.device.is_host() && pattern_.on_host.contains(sources_.size()));
     sources_.push_back(std::move(source));
   }
 }
@@ -365,7 +367,6 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
                                  std::vector<nb::object>& bases) const {
   const Tensor& t = state.outputs[k];
   const Source& source = sources_[k];
-  const Device device = plan().device;
   const Exchange& exchange = Exchange::get();
   if (source.to_host && source.kind != Source::Kind::Number) return exchange.wrap(state.context.to_host(t));
   switch (source.kind) {
@@ -375,8 +376,8 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
       return nb::int_(*t.data<std::int64_t>());
     case Source::Kind::Own: return exchange.wrap(t);
     case Source::Kind::Constant: {
-      if (!source.constant || device != Device{}) return exchange.wrap(t);  // another device holds a copy of its own
-      Tensor held = exchange.own(source.constant, device);
+      if (!source.constant || !source.device.is_host()) return exchange.wrap(t);  // another device has its own copy
+      Tensor held = exchange.own(source.constant, source.device);
       return exchange.alias(source.constant, held.dtype, t,
                             (t.bytes() - held.bytes()) / static_cast<std::ptrdiff_t>(size_of(t.dtype)));
     }

@@ -36,7 +36,7 @@ Tensor Lending::borrowed(const runtime::BoundView& v, void* data) const {
   t.sizes = v.sizes;
   t.strides = v.strides;
   t.storage.data = std::shared_ptr<std::byte>(std::shared_ptr<std::byte>(), static_cast<std::byte*>(data));
-  t.storage.device = device_;
+  t.storage.device = v.device;
   t.storage.bytes = static_cast<std::size_t>(runtime::layout_span(v.sizes, v.strides)) * size_of(v.dtype);
   return t;
 }
@@ -44,8 +44,8 @@ Tensor Lending::borrowed(const runtime::BoundView& v, void* data) const {
 Tensor Lending::copied(const runtime::BoundView& view, void* data) const {
   const Tensor from = borrowed(view, data);
   Tensor to = from;
-  to.storage = Exchange::get().allocate(device_, from.storage.bytes);
-  if (device_ == Device{})
+  to.storage = Exchange::get().allocate(view.device, from.storage.bytes);
+  if (view.device.is_host())
     runtime::copy_strided(to, from);
   else
     Exchange::get().wrap(to).attr("copy_")(Exchange::get().wrap(from));

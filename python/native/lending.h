@@ -52,7 +52,7 @@ class Lending {
   using Call = std::vector<Given>;
 
   /// `may_keep`: nobody knows that the operator keeps nothing.
-  Lending(Device device, bool may_keep) : device_(device), may_keep_(may_keep), copies_(may_keep) {}
+  explicit Lending(bool may_keep) : may_keep_(may_keep), copies_(may_keep) {}
 
   nb::object give(Call&, const runtime::BoundView&, const void* data) const;
   /// Memory that the operator writes to.
@@ -68,7 +68,6 @@ class Lending {
   nb::object add(Call&, const runtime::BoundView&, void* data, bool copy) const;
   Tensor copied(const runtime::BoundView&, void* data) const;
 
-  Device device_;
   bool may_keep_, copies_, keeps_ = false;
 };
 

@@ -23,7 +23,7 @@ class TorchOp : public runtime::HostOp {
       : call_(call),
         device_(device),
         function_(std::move(function)),
-        lending_(device, nb::hasattr(function_, "may_keep_arguments")) {}
+        lending_(nb::hasattr(function_, "may_keep_arguments")) {}
   ~TorchOp() override {
     if (!Py_IsInitialized()) {
       function_.release(), keywords_.release();
@@ -61,7 +61,7 @@ class TorchOp : public runtime::HostOp {
       operands[operand] = lending_.give_to_write(lent, outputs_[to], outputs[to]);
       if (inputs[operand] == outputs[to]) continue;  // a kernel that works in place
       const Tensor from = lending_.borrowed(inputs_[operand], const_cast<void*>(inputs[operand]));
-      if (device_ == Device{})
+      if (from.device().is_host())
         runtime::copy_strided(lending_.borrowed(outputs_[to], outputs[to]), from);
       else
         operands[operand].attr("copy_")(Exchange::get().wrap(from));
@@ -107,10 +107,13 @@ class TorchOp : public runtime::HostOp {
     return {};
   }
 
-  /// A device that the graph names is the program's: all of it runs there.
+  /// A device that the graph names is the CPU or the program's.
   nb::object name(const runtime::HostName& n) const {
     nb::object torch = nb::module_::import_("torch");
-    if (n.kind == runtime::HostName::Kind::Device) return torch.attr("device")(to_string(device_).c_str());
+    if (n.kind == runtime::HostName::Kind::Device) {
+      const Device named = parse_device(n.text).is_host() ? Device{} : device_;
+      return torch.attr("device")(to_string(named).c_str());
+    }
     return torch.attr(n.text.c_str());
   }
 
@@ -147,13 +150,13 @@ class TorchOp : public runtime::HostOp {
     const Exchange& exchange = Exchange::get();
     if (!exchange.is_tensor(item))
       fail("{} gave {} where {} was expected", call_.op, described(item), describe(to.dtype, to.sizes));
-    if (device_ == Device{}) item = exchange.resolve(item);
+    if (to.device().is_host()) item = exchange.resolve(item);
     Tensor from;
     try {
-      exchange.borrow(item, device_, from, false);
+      exchange.borrow(item, to.device(), from, false);
     } catch (const std::exception& e) {
       const std::string_view why = e.what();
-      fail("{} gave {} that is no plain tensor on {}: {}", call_.op, described(item), to_string(device_),
+      fail("{} gave {} that is no plain tensor on {}: {}", call_.op, described(item), to_string(to.device()),
            why.substr(0, why.find('\n')));
     }
     if (from.dtype != to.dtype || from.sizes != to.sizes)
@@ -162,7 +165,7 @@ class TorchOp : public runtime::HostOp {
     // Of a subclass that has its values in other tensors.
     if (!from.storage.data && runtime::layout_span(from.sizes, from.strides) > 0)
       fail("{} gave {}, which has no memory of its own; let it give a plain tensor", call_.op, described(item));
-    if (device_ == Device{})
+    if (to.device().is_host() && from.device().is_host())
       runtime::copy_strided(to, from);
     else
       exchange.wrap(to).attr("copy_")(item);
@@ -171,7 +174,7 @@ class TorchOp : public runtime::HostOp {
   static std::string described(nb::handle object) { return fmt::format("a {}", Py_TYPE(object.ptr())->tp_name); }
 
   const runtime::HostCall call_;
-  const Device device_;
+  const Device device_;  ///< of the program
   nb::object function_, keywords_;
   Lending lending_;
   std::vector<runtime::BoundView> inputs_, outputs_;

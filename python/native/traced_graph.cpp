@@ -37,11 +37,7 @@ Literal Literal::dtype(const std::string& name) {
   if (!d) fail("element type {} is not supported", name);
   return {*d};
 }
-// Graphs come in as if they were on the CPU: `place_on_devices` puts all of a program where it runs.
-Literal Literal::device(const std::string& name) {
-  const Device d = device_named(name);
-  return {d.is_meta() ? d : Device{}};
-}
+Literal Literal::device(const std::string& name) { return {device_named(name)}; }
 Literal Literal::memory_format(const std::string& name) {
   using ops::MemoryFormat;
   for (MemoryFormat f :
@@ -110,12 +106,11 @@ sym::TensorMeta TracedGraph::tensor_meta(nb::tuple t) {
   for (nb::handle s : nb::borrow<nb::tuple>(t[2])) m.strides.push_back(integer(s));
   m.offset = integer(t[3]);
   const auto place = nb::cast<std::string>(t[4]);
-  m.device = std::get<Device>(Literal::device(place).value);
-  if (const Device d = device_named(place); !d.is_host() && !d.is_meta()) {
-    if (device_ != Device{} && device_ != d)
-      fail("the graph's tensors lie on {} and on {}; a program runs on one GPU", to_string(device_), to_string(d));
-    device_ = d;
-  }
+  m.device = device_named(place);
+  if (m.device.is_host() || m.device.is_meta()) return m;
+  if (device_ != Device{} && device_ != m.device)
+    fail("the graph's tensors lie on {} and on {}; a program runs on one GPU", to_string(device_), to_string(m.device));
+  device_ = m.device;
   return m;
 }
 

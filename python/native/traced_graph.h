@@ -65,8 +65,8 @@ class TracedGraph {
   void output(nb::list results, const std::set<std::size_t>& any_strides);
 
   std::string text() const;
-  /// Where the graph's tensors lie: the one device beside the CPU, if there is one. All of the program runs there.
-  /// Throws Error when there are several.
+  /// Where the graph's tensors lie: the one device beside the CPU, if there is one; else the CPU. Throws Error when
+  /// there are several.
   Device device() const { return device_; }
   /// Compiles. The graph is used up. `keep_graph`: into the cache, if there is one, and out of it; kernels are kept
   /// there either way.

@@ -291,7 +291,7 @@ class COIL_EXTENSION_API Graph {
   std::set<BufferId> exchanged;  ///< constants that others may take the place of
   /// Whether a buffer is a constant whose value is known now, and the same in every run.
   bool is_known(BufferId id) const {
-    return constants.contains(id) && !mutated.contains(id) && !exchanged.contains(id);
+    return constants.contains(id) && !mutated.contains(id) && !exchanged.contains(id) && seed_buffer_ != id;
   }
   std::vector<GraphOutput> outputs;
   std::map<std::string, std::shared_ptr<const ops::UserKernel>> user_kernels;  ///< by symbol

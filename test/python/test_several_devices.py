@@ -7,6 +7,8 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -37,15 +39,20 @@ def far(tensor):
     return tensor
 
 
-def export_over(module, args, path, dynamic=None):
+def exported_over(module, args, dynamic=None):
     def fake(t):
         device = "cuda:0" if getattr(t, "is_far", False) else "cpu"
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=device)
 
     module.far = "cuda:0"
     with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
-        torch.export.save(torch.export.export(module, tuple(map(fake, args)), dynamic_shapes=dynamic), path)
+        program = torch.export.export(module, tuple(map(fake, args)), dynamic_shapes=dynamic)
     module.far = "cpu"
+    return program
+
+
+def export_over(module, args, path, dynamic=None):
+    torch.export.save(exported_over(module, args, dynamic), path)
 
 
 class Crossing(Program):
@@ -114,6 +121,19 @@ class Solves(Program):
         return far.cpu() @ near, (torch.linalg.matrix_power(x @ x.T, 3) / 100).cpu(), torch.nn.functional.gelu(y).T
 
 
+class Constants(Program):
+    """Constants and drawn numbers of the CPU that the other device reads; what was drawn is told from its range."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("scale", numbers(6, seed=3))
+
+    def forward(self, x, y):
+        moved = x * self.scale.to(self.far) + torch.tensor([1.0, 2, 3, 4, 5, 6]).to(self.far)
+        drawn = (torch.rand(6) < 2).to(self.far) * x
+        return moved, drawn, (y * self.scale + x.cpu()), torch.arange(6).to(self.far) + x
+
+
 def numbers(*sizes, seed=0):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
 
@@ -125,6 +145,7 @@ CASES = {
     "large": (Large, lambda: (far(numbers(200, 300)), numbers(200, 300, seed=1))),
     "solves": (Solves, lambda: (far(numbers(4, 6)), numbers(4, 6, seed=1))),
     "branches": (Branches, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=2))),
+    "constants": (Constants, lambda n=4: (far(numbers(n, 6)), numbers(n, 6, seed=1))),
 }
 
 
@@ -159,6 +180,47 @@ def test_values(name, tmp_path):
     assert plan["device"] == "metal:0" and [d["device"] for d in plan["others"]] == ["cpu"]
     before, want = eager(module, args())
     assert not differences(results(package, before, tmp_path, env=WITH_MACHINE), want)
+
+
+@needs_machine
+def test_constants_lie_where_they_are_read(tmp_path):
+    """Nothing is copied in a run but what was drawn and an input; the CPU's draws have their seed on the CPU."""
+    export_over(Constants(), CASES["constants"][1](), tmp_path / "m.pt2")
+    plan = plan_of(compiled(tmp_path, "--device", "metal"))
+    steps = json.dumps(plan["steps"])
+    assert steps.count("device_copy") == 2
+    seeds = [c for c in plan["constants"] if c.get("seed")]
+    holders = [b for b in plan["buffers"] if b["kind"] == "constant" and plan["constants"][b["index"]].get("seed")]
+    assert len(seeds) == 1 and all(b.get("place", 0) == 1 for b in holders), holders
+
+
+@needs_machine
+def test_graphs_that_torch_traced(tmp_path):
+    """The graphs of torch.compile keep their devices, and what is left to torch takes its operands where they lie."""
+    command = [sys.executable, pathlib.Path(__file__).with_name("traced_over_two.py")]
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | WITH_MACHINE | path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count(" right") == 6
+
+
+class Draws(Program):
+    def forward(self, x):
+        return torch.rand(500).to(self.far) + x
+
+
+@needs_machine
+def test_each_run_draws_anew(tmp_path):
+    export_over(Draws(), (far(torch.zeros(500)),), tmp_path / "m.pt2")
+    package = compiled(tmp_path, "--device", "metal")
+
+    def run(seed):
+        (drawn,) = results(package, {"x": torch.zeros(500)}, tmp_path, "--seed", str(seed), env=WITH_MACHINE).values()
+        return drawn
+
+    one, same, other = run(1), run(1), run(2)
+    assert torch.equal(one, same) and not torch.equal(one, other)
+    assert 0.4 < one.mean() < 0.6 and one.min() >= 0 and one.max() < 1 and one.unique().numel() > 450
 
 
 @needs_machine

@@ -15,7 +15,11 @@
 #endif
 template <class V, class K>
 COIL_FN void c_philox(COIL_LOCAL V& a, COIL_LOCAL V& b, COIL_LOCAL V& c, COIL_LOCAL V& d, K k0, K k1) {
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#pragma GCC unroll 10
+#else
 #pragma unroll
+#endif
   for (int round = 0; round < 10; ++round) {
     const auto p = c_wide_mul(a, 0xD2511F53u), q = c_wide_mul(c, 0xCD9E8D57u);
     const V e = c_high_of(q) ^ b ^ k0, g = c_high_of(p) ^ d ^ k1;

@@ -16,7 +16,7 @@ class CopyInserter {
   void run() {
     spread();
     if (!graph_.on_several_devices) return;
-    if (const auto seed = graph_.seed_buffer()) graph_.buffer(*seed).layout.device = graph_.target().device;
+    if (const auto seed = graph_.seed_buffer()) graph_.buffer(*seed).layout.device = device_of_seed(*seed);
     const std::vector<Operation> before(graph_.operations().begin(), graph_.operations().end());
     for (const Operation& op : before) place(op);
     graph_.replace_operations(std::move(list_));
@@ -45,6 +45,14 @@ class CopyInserter {
     graph_.on_several_devices = true;
   }
 
+  /// The target's, unless the CPU alone draws: it would wait for the other device to read it.
+  Device device_of_seed(BufferId seed) const {
+    const bool drawn_there = std::ranges::any_of(graph_.operations(), [&](const Operation& op) {
+      return !ir::device_of(graph_, op).is_host() && std::ranges::count(ir::reads(op), seed) > 0;
+    });
+    return drawn_there ? graph_.target().device : Device{};
+  }
+
   /// Makes a call the CPU's: its results come to lie there. Returns the copies to where others expect them.
   std::vector<Operation> leave_to_host(Operation& op) {
     std::vector<Operation> back;
@@ -66,8 +74,9 @@ class CopyInserter {
     const bool is_copy = call && library_ops::has(call->op, library_ops::Trait::DeviceCopy);
     const bool left = is_left_to_host(op);
     const Device here = left ? Device{} : ir::device_of(graph_, op);
-    check_caller(op);
-    if (!is_copy) {
+    check_user_kernel(op);
+    // What is left to the host takes its operands where they lie, as in eager.
+    if (!is_copy && !std::holds_alternative<ir::Fallback>(op.node)) {
       copy_parts(op, here);
       std::map<BufferId, BufferId> copies;
       for (BufferId b : ir::reads(op))
@@ -173,20 +182,19 @@ class CopyInserter {
         if (const auto copy = copies.find(v.buffer); copy != copies.end()) v.buffer = copy->second;
   }
 
-  /// Whoever carries out such calls is given memory of the one device.
-  void check_caller(const Operation& op) const {
-    const auto* host = std::get_if<ir::Fallback>(&op.node);
+  /// It is launched on the program's device.
+  void check_user_kernel(const Operation& op) const {
     const auto* user = std::get_if<ir::UserCall>(&op.node);
-    if (!host && !user) return;
+    if (!user) return;
     std::vector<BufferId> touched = ir::reads(op);
     touched.insert(touched.end(), op.outs.begin(), op.outs.end());
     for (BufferId b : touched)
       if (graph_.buffer(b).layout.device != graph_.target().device)
-        throw Error(fmt::format("{} touches memory of {}, but in a program over several devices what the host, or a "
-                                "kernel of the user's, carries out lies on {}: compile with --set one_device=true",
-                                host ? host->op : user->kernel->name, to_string(graph_.buffer(b).layout.device),
+        throw Error(fmt::format("{} touches memory of {}, but a kernel of the user's runs on {}: compile with --set "
+                                "one_device=true",
+                                user->kernel->name, to_string(graph_.buffer(b).layout.device),
                                 to_string(graph_.target().device)),
-                    host ? host->op : user->kernel->name, op.where);
+                    user->kernel->name, op.where);
   }
 
   ir::Graph& graph_;

@@ -86,18 +86,26 @@ std::optional<Tensor> constant_operand(const ir::Graph& graph, const ir::BufferV
 
 namespace {
 
-/// What an operation copies, where it does nothing else: a strided window on a constant.
+/// Whether a value that is made of constants may be a constant itself. What ranks share is what they read: it is made
+/// in every run.
+bool may_be_constant(const ir::Graph& graph, const ir::Buffer& out) {
+  return out.kind == ir::BufferKind::Computed && !out.is_output && !out.layout.comm && out.writers.size() == 1 &&
+         !graph.mutated.contains(out.id);
+}
+
+/// What an operation copies, where it does nothing else: a constant to another device, or a strided window on one.
 std::optional<Tensor> copied_constant(ir::Graph& graph, const ir::Operation& op) {
+  if (op.outs.size() != 1 || !may_be_constant(graph, graph.buffer(op.outs[0]))) return std::nullopt;
+  if (const auto* call = std::get_if<ir::Extern>(&op.node))
+    return library_ops::has(call->op, library_ops::Trait::DeviceCopy) ? constant_operand(graph, call->inputs.at(0))
+                                                                      : std::nullopt;
   const auto* loop = std::get_if<ir::Pointwise>(&op.node);
   if (!loop || !op.store_index.empty() || !loop->body->args.empty() || loop->body->mask ||
       (loop->body->op != ir::ScalarOp::Load && loop->body->op != ir::ScalarOp::LinearLoad))
     return std::nullopt;
   const ir::Buffer& out = graph.buffer(op.outs[0]);
   const ir::Layout& from = graph.buffer(loop->body->buffer).layout;
-  // A copy into memory that ranks share is what they read: it is made in every run.
-  if (out.kind != ir::BufferKind::Computed || out.is_output || out.layout.comm || out.writers.size() != 1 ||
-      graph.mutated.contains(out.id) || from.dtype != out.layout.dtype || out.layout.sizes != loop->sizes)
-    return std::nullopt;
+  if (from.dtype != out.layout.dtype || out.layout.sizes != loop->sizes) return std::nullopt;
   ir::BufferView view{loop->body->buffer, from.dtype, loop->sizes, {}, 0};
   sym::Expr rest =
       loop->body->op == ir::ScalarOp::Load ? ir::linear_index(from, loop->body->index) : loop->body->index[0];

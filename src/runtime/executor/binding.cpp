@@ -341,7 +341,8 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
 
 BoundView Binding::bind_view(const View& v) const {
   BoundView bound{v.dtype, slots(v.sizes), slots(v.strides)};
-  if (!plan_.device_of(plan_.buffers[v.buffer].place).is_host())
+  bound.device = plan_.device_of(plan_.buffers[v.buffer].place);
+  if (!bound.device.is_host())
     bound.alignment = std::gcd(kDeviceAlignment, slot(v.offset) * static_cast<std::int64_t>(size_of(v.dtype)));
   return bound;
 }

@@ -288,6 +288,7 @@ void Binding::run_late_extern(const ExternCall& call, std::uint32_t site) {
 
 void Binding::run_late_host(const HostCall& call, HostOp& op) {
   settle(static_cast<std::size_t>(step_now_));
+  await_copies_of(plan_.steps[static_cast<std::size_t>(step_now_)]);
   std::vector<BoundView> in, out;
   late_words_.clear();
   auto take = [&](const View& v, std::vector<BoundView>& views) {

@@ -109,7 +109,8 @@ std::shared_ptr<const Model> Model::load(StoredProgram program, std::shared_ptr<
       fail("cannot load package '{}': {}", file.string(), e.what());
     }
   }
-  if (!host && program.plan.device == Device{}) host = registered_operators();  // they take memory of the CPU
+  // They take memory of the CPU.
+  if (!host && (program.plan.device.is_host() || !program.plan.others.empty())) host = registered_operators();
   check_plan(program.plan, carries_out);
   check_host(program.plan, host);
   check_groups(program.plan);

@@ -61,6 +61,7 @@ void Binding::run_bound(const KernelStep& k, void** words) {
 
 void Binding::run_bound(const HostStep& h) {
   settle(static_cast<std::size_t>(step_now_));
+  await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
   void* const* words = now_.words.data();
   h.op->run({words + h.inputs, h.input_count}, {words + h.outputs, h.output_count});
 }

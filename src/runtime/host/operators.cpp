@@ -110,7 +110,9 @@ class RegisteredOp : public HostOp {
   std::vector<OperatorArgument> arguments_;
 
  private:
-  static Tensor tensor(const BoundView& v) {
+  Tensor tensor(const BoundView& v) const {
+    if (!v.device.is_host())
+      fail("{}, an operator of the CPU, is given memory of {}", without_prefix(call_.op), to_string(v.device));
     Tensor t;
     t.dtype = v.dtype;
     t.sizes = v.sizes;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 
+#include "tensor/device.h"
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 
@@ -16,6 +17,7 @@ struct BoundView {
   Sizes sizes, strides;
   std::int64_t alignment = kDeviceAlignment;  ///< on other devices than the CPU: its address is a multiple of this many
                                               ///< bytes, a power of two up to kDeviceAlignment
+  Device device = {};                         ///< that its memory lies on
   bool operator==(const BoundView&) const = default;
 };
 
