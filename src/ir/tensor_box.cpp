@@ -312,8 +312,8 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
   return along >= across;
 }
 
-/// Whether most of what a reduction reads lies side by side along its dimension `d`, as pictures of convolutional nets
-/// do along their channels once layouts are chosen.
+/// Whether half or more of what a reduction reads lies side by side along its dimension `d`, as pictures of
+/// convolutional nets do along their channels once layouts are chosen.
 bool lies_along(Graph& graph, Scalar body, std::size_t d) {
   std::int64_t along = 0, across = 0;
   for (Scalar l : loads(body)) {
@@ -328,7 +328,7 @@ bool lies_along(Graph& graph, Scalar body, std::size_t d) {
     }
     (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12);
   }
-  return along > across;
+  return along >= across;
 }
 
 /// The dimension to cut into so many chunks: the first of 32 or more, else the largest. One that neighbours lie along

@@ -238,7 +238,7 @@ class Printer {
     }
     for (std::size_t k = 0; k < p_.buffers.size(); ++k)
       if (p_.buffers[k].kind == BufferKind::Constant && p_.constants[p_.buffers[k].index].seed)
-        line("seeds.renew({});", names_[k]);
+        line("seeds.{}({});", is_on_host(static_cast<BufferId>(k)) ? "renew_on_host" : "renew", names_[k]);
     begin = run_.size();
     for (at_ = 0; at_ < p_.lines.size(); ++at_) {
       if (auto both = joined_.find(at_); both != joined_.end()) declare(both->second);
@@ -606,6 +606,7 @@ class Printer {
 
   /// The CPU's, whether it is the program's device or beside it.
   bool is_host_kernel(const KernelEntry& k) const { return p_.device_of(k.place).is_host(); }
+  bool is_on_host(BufferId b) const { return p_.device_of(p_.place_of(b)).is_host(); }
   bool has_host_kernels() const {
     return std::ranges::any_of(p_.kernels, [&](const KernelEntry& k) { return is_host_kernel(k); });
   }

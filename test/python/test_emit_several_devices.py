@@ -20,6 +20,7 @@ from test_emit_cuda import CUDA as TO_CUDA, PLACE
 from test_metal import WITH_MACHINE, needs_machine
 from test_several_devices import (
     CASES,
+    Constants,
     Crossing,
     Program,
     compiled,
@@ -153,6 +154,19 @@ def test_cpp_on_the_driver_of_tests(tmp_path):
     source = emit(tmp_path / "m.pt2", "cpp", *NVRTC)
     text = source.read_text()
     assert ", page_locked);" in text and "landing.add(" in text and "landing.await(" in text
+    run_on_the_driver(module, args, source, tmp_path)
+
+
+@needs_nvrtc
+def test_cpp_draws_on_the_host(tmp_path):
+    module, args = Constants(), CASES["constants"][1]
+    export_over(module, args(), tmp_path / "m.pt2")
+    source = emit(tmp_path / "m.pt2", "cpp", *NVRTC)
+    assert "seeds.renew_on_host(" in source.read_text()
+    run_on_the_driver(module, args, source, tmp_path)
+
+
+def run_on_the_driver(module, args, source, tmp_path):
     kernels = kernels_for_the_fake_driver(compiled(tmp_path, *NVRTC))
     fake = {"LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "fake_cuda"), "COIL_FAKE_CUDA_KERNELS": kernels}
     before, want = eager(module, args())

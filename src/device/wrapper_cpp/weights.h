@@ -53,12 +53,19 @@ struct Seeds {
   Seeds() {
     if (getentropy(&state, sizeof state)) fail("the system has no entropy");
   }
-  void renew(char* to) {
+  uint64_t next() {
     uint64_t z = state += 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    put(to, &z, sizeof z);
+    return z ^ (z >> 31);
+  }
+  void renew(char* to) {
+    const uint64_t seed = next();
+    put(to, &seed, sizeof seed);
+  }
+  void renew_on_host(char* to) {
+    const uint64_t seed = next();
+    std::memcpy(to, &seed, sizeof seed);
   }
 };
 

@@ -97,26 +97,36 @@ class Turning {
     return whole && walk.sizes.size() > 1 ? std::optional(walk) : std::nullopt;
   }
 
-  Votes votes_beside(const Operation& op, BufferId but) const {
+  /// `turned`: what copies that this operation is to read will lie along.
+  Votes votes_beside(const Operation& op, BufferId but, const std::unordered_map<BufferId, Expr>& turned) const {
     Votes votes;
     std::unordered_set<BufferId> seen{but};
+    const auto bytes = [&](const Layout& layout) {
+      return static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
+    };
     const auto count = [&](const Layout& layout, const Exprs& index) {
       if (const auto d = innermost(layout.sizes, layout.strides); d && *d < index.size())
-        votes[index[*d]] += static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
+        votes[index[*d]] += bytes(layout);
     };
-    for (Scalar load : loads(op.body()))
-      if (load->op == ScalarOp::Load && seen.insert(load->buffer).second)
-        count(graph_.buffer(load->buffer).layout, load->index);
+    for (Scalar load : loads(op.body())) {
+      if (load->op != ScalarOp::Load || !seen.insert(load->buffer).second) continue;
+      const Layout& layout = graph_.buffer(load->buffer).layout;
+      if (const auto copy = turned.find(load->buffer); copy != turned.end())
+        votes[copy->second] += bytes(layout);
+      else
+        count(layout, load->index);
+    }
     if (std::holds_alternative<Pointwise>(op.node) && op.store_index.empty())
       for (BufferId out : op.outs) count(graph_.buffer(out).layout, graph_.ivars(op.sizes().size()));
     return votes;
   }
 
   void look_at(const Operation& op) {
+    std::unordered_map<BufferId, Expr> turned;
     for (Scalar load : loads(op.body())) {
       const auto walk = walk_of(op, load);
       if (!walk) continue;
-      const Votes votes = votes_beside(op, load->buffer);
+      const Votes votes = votes_beside(op, load->buffer, turned);
       const auto of = [&](std::size_t d) {
         const auto found = votes.find(walk->variables[d]);
         return found == votes.end() ? 0.0 : found->second;
@@ -124,8 +134,11 @@ class Turning {
       const Layout& layout = graph_.buffer(load->buffer).layout;
       const double own = static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
       const std::size_t last = walk->sizes.size() - 1;
-      for (std::size_t d = 0; d < last; ++d)
-        if (of(d) >= own + of(last)) want({load->buffer, walk->sizes, d}, op);
+      for (std::size_t d = 0; d < last; ++d) {
+        if (of(d) < own + of(last)) continue;
+        want({load->buffer, walk->sizes, d}, op);
+        turned.emplace(load->buffer, walk->variables[d]);
+      }
     }
   }
 
