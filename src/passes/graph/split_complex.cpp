@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ops/shapes/strides.h"
 #include "passes/graph/complex/parts.h"
 #include "passes/graph/decompositions/replace.h"
 #include "support/error.h"
@@ -102,7 +103,7 @@ class Splitter {
   void run() {
     bool any = false;
     for (Node* n : m_.graph.nodes()) {
-      if (!touches_complex(*n)) continue;
+      if (!touches_complex(*n) && (n->opcode != Opcode::Output || real_views_.empty())) continue;
       any = true;
       visit(n);
     }
@@ -147,7 +148,10 @@ class Splitter {
     } else if (auto* list = std::get_if<std::vector<Parts>>(&made)) {
       lists_[n] = std::move(*list);
     } else {
-      replace_call(r, std::get<Value>(made), renaming_);
+      const Value& value = std::get<Value>(made);
+      if (n->is_call("aten.view_as_real.default") && value.is<Node*>())
+        real_views_.insert_or_assign(value.as_node(), RealView{n->args[0].as_node(), n->tensor()});
+      replace_call(r, value, renaming_);
     }
   }
 
@@ -245,17 +249,66 @@ class Splitter {
     parts_[n] = r.apart(real);
   }
 
+  /// Results that view one value share its memory, and so do those that have gaps or lie over themselves.
   void output(Node* n) {
     fx::InsertBefore here(n);
     Values args = n->args;
+    std::map<const Node*, std::set<const Node*>> results;  // by what they view
+    const auto shown = [&](const Value& v) -> const Node* {
+      if (!v.is<Node*>() || v.as_node()->opcode == Opcode::Placeholder) return nullptr;
+      if (real_views_.contains(v.as_node())) return real_views_.at(v.as_node()).of;
+      const bool stays = !is_branch_ && is_complex_value(v) && lies_in_an_input(v.as_node());
+      return is_complex_value(v) && !stays ? v.as_node() : nullptr;
+    };
+    for (const Value& v : args)
+      if (const Node* of = shown(v)) results[memory_of(of)].insert(v.as_node());
     for (Value& v : args) {
-      if (!v.is<Node*>() || !is_complex_value(v) || v.as_node()->opcode == Opcode::Placeholder) continue;
-      if (!is_branch_ && lies_in_an_input(v.as_node())) continue;
-      Node* old = v.as_node();
-      ComplexRewriter r(m_, old, parts_);
-      v = joined(r, parts_.at(old), old->tensor());
+      const Node* of = shown(v);
+      if (!of) continue;
+      const Node* base = memory_of(of);
+      const bool alone = results.at(base).size() == 1, is_view = real_views_.contains(v.as_node());
+      ComplexRewriter r(m_, const_cast<Node*>(of), parts_);
+      if (is_dense(base->tensor()) && (!alone || !lies_densely(of->tensor())))
+        v = window(r, *base, is_view ? real_views_.at(v.as_node()).meta : of->tensor());
+      else if (!is_view)
+        v = joined(r, parts_.at(of), of->tensor());
     }
     n->set_args(std::move(args));
+  }
+
+  bool is_dense(const TensorMeta& meta) const { return ops::shapes::is_non_overlapping_and_dense(*m_.env, meta); }
+
+  /// But for what it repeats by steps of 0.
+  bool lies_densely(TensorMeta meta) const {
+    for (std::size_t d = 0; d < meta.rank(); ++d)
+      if (meta.strides[d].is_constant(0)) meta.sizes[d] = 1;
+    return is_dense(meta);
+  }
+
+  /// The value whose memory a complex tensor views; the tensor itself where it is nobody's view.
+  const Node* memory_of(const Node* n) const {
+    while (n->op && n->op->schema.is_view() && n->args.at(0).is<Node*>()) {
+      const Node* x = n->args[0].as_node();
+      if (!is_complex_value(x->meta.value) || !x->is_tensor() || !parts_.contains(x)) break;
+      n = x;
+    }
+    return n;
+  }
+
+  /// What lies in `base`, a dense value, as `meta` says: complex numbers, or their parts side by side.
+  Value window(ComplexRewriter& r, const Node& base, const TensorMeta& meta) {
+    const auto [known, added] = shared_.try_emplace(&base);
+    if (added) known->second = r.interleaved(parts_.at(&base), base.tensor()).value;
+    const Value& pairs = known->second;
+    if (!is_complex(meta.dtype)) {
+      const Expr first = m_.env->simplify(meta.offset - base.tensor().offset * 2);
+      return r.call("aten.as_strided.default", {pairs, meta.sizes, meta.strides, first});
+    }
+    Exprs sizes = meta.sizes, strides = meta.strides;
+    for (Expr& s : strides) s = s * 2;
+    sizes.push_back(2), strides.push_back(1);
+    const Expr first = m_.env->simplify((meta.offset - base.tensor().offset) * 2);
+    return r.call("aten.view_as_complex.default", {r.call("aten.as_strided.default", {pairs, sizes, strides, first})});
   }
 
   /// Memory of complex numbers that lies as `meta` says: what it repeats, by steps of 0, is there once.
@@ -275,6 +328,13 @@ class Splitter {
   fx::GraphModule& m_;
   bool is_branch_;
   PartsOf parts_;
+  /// Complex tensors that the program looks at as real numbers.
+  struct RealView {
+    const Node* of = nullptr;
+    TensorMeta meta;
+  };
+  std::unordered_map<const Node*, RealView> real_views_;
+  std::unordered_map<const Node*, Value> shared_;  ///< memory of values that several results view
   Renaming renaming_;
   std::unordered_map<const Node*, std::vector<Parts>> lists_;
 };

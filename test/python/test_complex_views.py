@@ -1,0 +1,49 @@
+"""Complex results that are windows on a value: strides as eager has them, and the memory of the value for all of them."""
+
+import pytest
+import torch
+
+
+def shared(x):
+    y = (x * 2).view(2, -1)
+    return y, y.t(), y[:, ::2], torch.view_as_real(y), y.expand(3, *y.shape)
+
+
+WINDOWS = {
+    "unfold": lambda x: (x * 2).unfold(0, 3, 1),
+    "as_strided": lambda x: torch.as_strided(x * 2, (3, 4), (1, 1), 1),
+    "step": lambda x: (x * 2)[1::2],
+    "diagonal": lambda x: (x * 2j).view(4, -1).diagonal(),
+    "transposed": lambda x: (x * 2).view(2, -1).t()[1:3],
+    "repeated": lambda x: (x * 2).expand(4, *x.shape)[:, ::2],
+    "real": lambda x: torch.view_as_real((x * 2).unfold(0, 3, 2)),
+    "imaginary": lambda x: (x * 2).conj()[1::3] + 1,
+    "value and window": lambda x: ((y := x * 2), y.unfold(0, 3, 1)),
+    "shared": shared,
+}
+
+
+def listed(results):
+    return results if isinstance(results, tuple) else (results,)
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name, dtype, dynamic):
+    torch._dynamo.reset()
+    compiled = torch.compile(WINDOWS[name], backend="coil", dynamic=dynamic)
+    for size in (8, 12) if dynamic else (8,):
+        x = torch.randn(size, dtype=dtype)
+        want, got = listed(WINDOWS[name](x)), listed(compiled(x))
+        assert [t.stride() for t in got] == [t.stride() for t in want]
+        assert len({t.untyped_storage().data_ptr() for t in got}) == 1
+        for one, other in zip(got, want):
+            assert torch.equal(one, other)
+
+
+def test_a_write_to_one_is_seen_in_the_other():
+    compiled = torch.compile(WINDOWS["value and window"], backend="coil")
+    whole, windows = compiled(torch.randn(8, dtype=torch.complex64))
+    whole[2] = 7 + 1j
+    assert windows[0, 2] == windows[1, 1] == windows[2, 0] == 7 + 1j
