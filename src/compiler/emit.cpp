@@ -14,6 +14,7 @@
 #include "support/file.h"
 #include "wrapper/emit_cpp.h"
 #include "wrapper/emitters.h"
+#include "wrapper/fill_constants.h"
 #include "wrapper/plan.h"
 #include "wrapper/weights_file.h"
 
@@ -63,6 +64,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   CompileReport report;
   Stages stage(report, options);
   LoweredProgram lowered = lower_archive(pt2, options, stage, true);
+  wrapper::fill_constants(lowered.lines.constants, jobs_of(options));
   keep_memory_limit(lowered.lines, parse_settings(options.settings).memory_limit, language);
   if (!emitter->writes_several_devices()) wrapper::require_one_device(lowered.lines, language.c_str());
   const bool printed = output == "-";

@@ -1,6 +1,7 @@
 #include "compiler/pipeline.h"
 
 #include <algorithm>
+#include <future>
 
 #include "autotune/cuda_timer.h"
 #include "autotune/launches.h"
@@ -25,6 +26,7 @@
 #include "scheduler/verify.h"
 #include "support/error.h"
 #include "wrapper/build.h"
+#include "wrapper/fill_constants.h"
 #include "wrapper/plan.h"
 
 namespace coil {
@@ -321,6 +323,8 @@ runtime::StoredProgram assemble(wrapper::Program& lines, const Machine& machine,
   runtime::check_memory_limit(out.plan);
   out.plan.isa = backend.isa();
   out.plan.dependent_launches = backend.dependent_launches();
+  std::future<void> constants =
+      std::async(std::launch::async, [&] { wrapper::fill_constants(lines.constants, jobs_of(options)); });
   codegen::Binaries binaries = compile_kernels(lines, backend, options, stages);
   out.kernel_source = std::move(binaries.source);
   out.libraries = std::move(binaries.libraries);
@@ -332,6 +336,7 @@ runtime::StoredProgram assemble(wrapper::Program& lines, const Machine& machine,
       out.kernel_source += fmt::format("\n// On {}:\n\n{}", to_string(other.device), made.source);
     out.other_libraries.push_back(std::move(made.libraries));
   }
+  stages("constants", [&] { constants.get(); });
   for (wrapper::Constant& c : lines.constants) out.constants.push_back(std::move(c.value));
   return out;
 }

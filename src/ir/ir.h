@@ -282,7 +282,10 @@ class COIL_EXTENSION_API Graph {
 
   std::vector<BufferId> inputs;          ///< one for each of the program's inputs, in order
   std::map<BufferId, Tensor> constants;  ///< values of Constant buffers
-  std::set<BufferId> mutated;            ///< inputs and constants that operations write to
+  /// Of constants whose memory is there but not yet written: what writes it, on any thread. Calls of libraries alone
+  /// read these.
+  std::map<BufferId, std::function<void()>> fills;
+  std::set<BufferId> mutated;  ///< inputs and constants that operations write to
   /// A part of the program lies on the CPU, beside the target's device. Where not, nothing depends on the devices of
   /// buffers: all lie on the target's.
   bool on_several_devices = false;

@@ -55,9 +55,9 @@ std::shared_ptr<std::byte> allocate_zeros(std::size_t bytes, std::size_t alignme
 
 }  // namespace
 
-Storage Storage::allocate(std::size_t bytes) {
+Storage Storage::allocate(std::size_t bytes, bool filled_elsewhere) {
   constexpr std::size_t kAlignment = 64, kPage = 4096;
-  const std::size_t unit = bytes >= 2 * kHugePage ? kPage : kAlignment;
+  const std::size_t unit = bytes >= (filled_elsewhere ? kHugePage / 4 : 2 * kHugePage) ? kPage : kAlignment;
   const std::size_t rounded = std::max(unit, (bytes + unit - 1) / unit * unit);
   if (rounded < bytes || rounded + kHugePage < rounded) throw std::bad_alloc();
   auto p = unit == kPage ? allocate_pages(rounded) : allocate_zeros(rounded, kAlignment);

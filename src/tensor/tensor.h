@@ -26,7 +26,8 @@ struct Storage {
   std::size_t bytes = 0;
   Device device;  ///< where they are; the host reads those of the CPU only
   /// Zero-filled, 64-byte aligned.
-  COIL_EXTENSION_API static Storage allocate(std::size_t bytes);
+  /// `filled_elsewhere`: other threads are to touch the memory first.
+  COIL_EXTENSION_API static Storage allocate(std::size_t bytes, bool filled_elsewhere = false);
 };
 
 /// A strided view of a storage. Sizes, strides and offset count elements; strides may be 0 or overlap.

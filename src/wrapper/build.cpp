@@ -84,6 +84,8 @@ class Builder {
         out.index = p_.constants.size();
         const bool seed = graph_.seed_buffer() == b.id;
         p_.constants.push_back({b.name, graph_.constants.at(b.id), seed || graph_.mutated.contains(b.id), seed});
+        if (const auto fill = graph_.fills.find(b.id); fill != graph_.fills.end())
+          p_.constants.back().fill = fill->second;
       } else if (b.kind == ir::BufferKind::Computed && outputs.contains(b.id)) {
         out.kind = BufferKind::Output;
       }

@@ -183,8 +183,9 @@ struct Input {
 struct Constant {
   std::string name;
   Tensor value;
-  bool state = false;  ///< the program writes to it
-  bool seed = false;   ///< the seed of random operators: new in each run; a state as well
+  bool state = false;               ///< the program writes to it
+  bool seed = false;                ///< the seed of random operators: new in each run; a state as well
+  std::function<void()> fill = {};  ///< writes the value's bytes, where that was put off (fill_constants)
 };
 
 struct Output {

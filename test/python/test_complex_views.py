@@ -1,4 +1,4 @@
-"""Complex results that are windows on a value: strides as eager has them, and the memory of the value for all of them."""
+"""Complex results that are windows on a value: strides as eager has them, and one memory for all of them."""
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ WINDOWS = {
     "repeated": lambda x: (x * 2).expand(4, *x.shape)[:, ::2],
     "real": lambda x: torch.view_as_real((x * 2).unfold(0, 3, 2)),
     "imaginary": lambda x: (x * 2).conj()[1::3] + 1,
+    "conjugate": lambda x: ((y := (x * 2j).conj() + 0)[::2], y),
     "value and window": lambda x: ((y := x * 2), y.unfold(0, 3, 1)),
     "shared": shared,
 }
@@ -40,6 +41,25 @@ def test_windows(name, dtype, dynamic):
         assert len({t.untyped_storage().data_ptr() for t in got}) == 1
         for one, other in zip(got, want):
             assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        torch.conj,
+        torch.Tensor.mH.__get__,
+        lambda y: y.imag,
+        lambda y: y.to(torch.complex128),
+        torch.Tensor.real.__get__,
+    ],
+)
+def test_views_of_other_numbers(view):
+    """A conjugate is a view of the same memory, but not of the same numbers."""
+    torch._dynamo.reset()
+    make = lambda x: ((y := x.view(2, 4) * 2j), view(y), y + 1)
+    x = torch.randn(8, dtype=torch.complex64)
+    for one, other in zip(torch.compile(make, backend="coil")(x), make(x)):
+        assert torch.equal(one, other)
 
 
 def test_a_write_to_one_is_seen_in_the_other():

@@ -147,8 +147,8 @@ TEST(Convolution, PackedWeightsServeEveryBatchSize) {
       in.add(channels_last(c.x, dtype));
       in.add(dense_view(dtype, c.weight));
       const Sizes hint = result_sizes(c);
-      const auto packed = pack_operand("convolution", attributes_of(c), in.views,
-                                       std::vector<V>{channels_last(hint, dtype)}, 1, in.tensors[1], machine_isa());
+      auto packed = pack_operand("convolution", attributes_of(c), in.views, std::vector<V>{channels_last(hint, dtype)},
+                                 1, in.tensors[1], machine_isa());
       if (!packed) continue;
       for (std::int64_t batch : {1, 3}) {
         Case now = c;
@@ -157,7 +157,7 @@ TEST(Convolution, PackedWeightsServeEveryBatchSize) {
         other.add(channels_last(now.x, dtype));
         other.use(in.views[1], in.tensors[1]);
         const std::vector<double> expected = reference(now, other, result_sizes(now));
-        other.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes, 1);
+        other.use({DType::U8, packed->bytes.sizes, {1}}, packed->written(), 1);
         Attributes attributes = attributes_of(c);
         attributes.insert(packed->attributes.begin(), packed->attributes.end());
         expect_near(run("convolution", attributes, other, channels_last(result_sizes(now), dtype)), expected,

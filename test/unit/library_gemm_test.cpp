@@ -72,7 +72,7 @@ TEST(Linear, PackedWeightsServeEveryBatchSize) {
       in.add(dense_view(dtype, {16, weight[1]}));
       in.add(dense_view(dtype, weight));
       const std::vector<V> hint_out = {dense_view(dtype, {16, weight[0]})};
-      const auto packed = pack_operand("linear", {}, in.views, hint_out, 1, in.tensors[1], machine_isa());
+      auto packed = pack_operand("linear", {}, in.views, hint_out, 1, in.tensors[1], machine_isa());
       if (!packed) GTEST_SKIP() << "nothing to pack for in this build";
       for (std::int64_t m : {1, 2, 16, 130}) {
         Operands now;
@@ -83,7 +83,7 @@ TEST(Linear, PackedWeightsServeEveryBatchSize) {
         Attributes attributes = packed->attributes;
         attributes["n"] = weight[0];
         attributes["k"] = weight[1];
-        now.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes, 1);
+        now.use({DType::U8, packed->bytes.sizes, {1}}, packed->written(), 1);
         expect_near(run("linear", attributes, now, y), expected, tolerance(dtype));
       }
     }
@@ -95,10 +95,10 @@ TEST(Linear, RefusesDamagedPacking) {
   in.add(dense_view(DType::F32, {16, 64}));
   in.add(dense_view(DType::F32, {64, 64}));
   const std::vector<V> out = {dense_view(DType::F32, {16, 64})};
-  const auto packed = pack_operand("linear", {}, in.views, out, 1, in.tensors[1], machine_isa());
+  auto packed = pack_operand("linear", {}, in.views, out, 1, in.tensors[1], machine_isa());
   if (!packed) GTEST_SKIP() << "nothing to pack for in this build";
   auto with = [&](const std::string& text) {
-    in.use({DType::U8, packed->bytes.sizes, {1}}, packed->bytes, 1);
+    in.use({DType::U8, packed->bytes.sizes, {1}}, packed->written(), 1);
     return run("linear", {{"packed_desc", text}, {"n", 64}, {"k", 64}}, in, out[0]);
   };
   const std::string good = std::get<std::string>(packed->attributes.at("packed_desc"));

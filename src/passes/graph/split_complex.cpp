@@ -73,20 +73,22 @@ bool touches_complex(const Node& n) {
 /// Of its sizes or its type, which parts have as well.
 bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.target == "aten.is_complex.default"; }
 
-/// Whether a value is memory of an input, through views that leave its numbers as they are.
-bool lies_in_an_input(const Node* n) {
+/// What a node is a view of that leaves the numbers as they are; null where it is none.
+const Node* viewed_by(const Node* n) {
   constexpr std::string_view kOtherwise[] = {
       "aten.conj.default",      "aten._conj.default", "aten._neg_view.default", "aten.reshape.default",
       "aten.to.dtype",          "aten.to.device",     "aten.to.other",          "aten.to.dtype_layout",
       "aten.type_as.default",   "aten.mH.default",    "aten.matrix_H.default",  "aten.adjoint.default",
       "aten.contiguous.default"};
-  while (n->opcode == Opcode::CallFunction) {
-    const Node* call = n->is_call("_operator.getitem") ? n->args[0].as_node() : n;
-    if (!call->op || !call->op->schema.is_view()) return false;
-    if (std::find(std::begin(kOtherwise), std::end(kOtherwise), call->target) != std::end(kOtherwise)) return false;
-    if (!call->args[0].is<Node*>()) return false;
-    n = call->args[0].as_node();
-  }
+  if (n->opcode != Opcode::CallFunction) return nullptr;
+  const Node* call = n->is_call("_operator.getitem") ? n->args[0].as_node() : n;
+  if (!call->op || !call->op->schema.is_view() || !call->args[0].is<Node*>()) return nullptr;
+  return std::ranges::count(kOtherwise, call->target) ? nullptr : call->args[0].as_node();
+}
+
+/// Whether a value is memory of an input.
+bool lies_in_an_input(const Node* n) {
+  while (const Node* viewed = viewed_by(n)) n = viewed;
   return n->opcode == Opcode::Placeholder;
 }
 
@@ -287,11 +289,9 @@ class Splitter {
 
   /// The value whose memory a complex tensor views; the tensor itself where it is nobody's view.
   const Node* memory_of(const Node* n) const {
-    while (n->op && n->op->schema.is_view() && n->args.at(0).is<Node*>()) {
-      const Node* x = n->args[0].as_node();
-      if (!is_complex_value(x->meta.value) || !x->is_tensor() || !parts_.contains(x)) break;
+    for (const Node* x = viewed_by(n); x && x->is_tensor() && is_complex_value(x->meta.value) && parts_.contains(x);
+         x = viewed_by(x))
       n = x;
-    }
     return n;
   }
 

@@ -47,15 +47,21 @@ bool are_same(const Tensor& a, const Tensor& b) {
          std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0;
 }
 
-/// The weight gives way to `value`, or to an equal form that an earlier call has.
-void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Device device, MadeOf& made_of,
-                    runtime::Attributes attributes = {}) {
+/// The constant, written.
+const Tensor& written(ir::Graph& graph, ir::BufferId constant) {
+  if (auto fill = graph.fills.extract(constant)) fill.mapped()();
+  return graph.constants.at(constant);
+}
+
+/// The weight gives way to what was made of it, or to an equal form that an earlier call has.
+void replace_weight(ir::Graph& graph, ir::BufferView& weight, runtime::Packed packed, Device device, MadeOf& made_of) {
   std::vector<Made>& made = made_of[weight.buffer];
   for (const Made& m : made)
-    if (m.attributes == attributes && are_same(graph.constants.at(m.weight.buffer), value)) {
+    if (m.attributes == packed.attributes && are_same(written(graph, m.weight.buffer), packed.written())) {
       weight = m.weight;
       return;
     }
+  Tensor& value = packed.bytes;
   ir::Layout layout{.dtype = value.dtype, .device = device, .sizes = {}, .strides = {}, .fixed = true};
   layout.sizes.assign(value.sizes.begin(), value.sizes.end());
   layout.strides.assign(value.strides.begin(), value.strides.end());
@@ -64,7 +70,8 @@ void replace_weight(ir::Graph& graph, ir::BufferView& weight, Tensor value, Devi
   const ir::BufferId id = graph.add_buffer(name, ir::BufferKind::Constant, layout).id;
   weight = {id, layout.dtype, layout.sizes, layout.strides, 0};
   graph.constants.emplace(id, std::move(value));
-  made.push_back({weight, std::move(attributes)});
+  if (packed.fill) graph.fills.emplace(id, std::move(packed.fill));
+  made.push_back({weight, std::move(packed.attributes)});
 }
 
 }  // namespace
@@ -159,7 +166,7 @@ void relayout_weights(ir::Graph& graph) {
     auto relaid = value && value->numel() > 0 ? channels_last(*value) : std::nullopt;
     if (!relaid) continue;
     const Device device = graph.buffer(weight.buffer).layout.device;
-    replace_weight(graph, weight, std::move(*relaid), device, made);
+    replace_weight(graph, weight, {.attributes = {}, .bytes = std::move(*relaid), .fill = {}}, device, made);
   }
 }
 
@@ -178,7 +185,7 @@ void pack_weights(ir::Graph& graph, std::string_view isa) {
     auto packed = runtime::pack_operand(call->op, call->attributes, inputs, outputs, *operand, *value, isa);
     if (!packed) continue;
     for (const auto& [key, v] : packed->attributes) call->attributes.insert_or_assign(key, v);
-    replace_weight(graph, weight, std::move(packed->bytes), {}, made, std::move(packed->attributes));
+    replace_weight(graph, weight, std::move(*packed), {}, made);
   }
 }
 

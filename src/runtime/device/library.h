@@ -87,10 +87,18 @@ struct DefineLibraryOps {
 };
 
 /// A constant operand rearranged once into the form an operation likes best. `attributes` to add to the call
-/// (`packed_desc`), `bytes` to store.
+/// (`packed_desc`), `bytes` to store: their memory is there, and `fill`, where it is one, is still to write it, on any
+/// thread.
 struct Packed {
   Attributes attributes;
   Tensor bytes;
+  std::function<void()> fill;
+
+  /// The bytes, written.
+  const Tensor& written() {
+    if (fill) std::exchange(fill, nullptr)();
+    return bytes;
+  }
 };
 /// Packs operand `input` (a weight) for calls of `op` with these attributes whose other operands look like `inputs`
 /// (sizes are hints where symbolic), for machines with `isa` (support/cpu.h). Nothing when packing gains nothing.

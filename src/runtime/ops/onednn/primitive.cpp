@@ -183,12 +183,15 @@ bool has_gaps(const dnnl::memory::desc& form) {
 Packed pack(const Tensor& value, const dnnl::memory::desc& plain, const dnnl::memory::desc& packed) {
   Packed result;
   result.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed.get_size())});
-  // Gaps between rows are zero, so that a package's bytes are always the same.
-  if (has_gaps(packed)) std::memset(result.bytes.bytes(), 0, packed.get_size());
-  dnnl::memory from(plain, engine(), value.bytes()), to(packed, engine(), result.bytes.bytes());
-  dnnl::stream s(engine());
-  dnnl::reorder(from, to).execute(s, from, to);
-  s.wait();
+  const dnnl::reorder reorder(dnnl::reorder::primitive_desc(engine(), plain, engine(), packed));
+  result.fill = [reorder, value, plain, packed, bytes = result.bytes] {
+    // Gaps between rows are zero, so that a package's bytes are always the same.
+    if (has_gaps(packed)) std::memset(bytes.bytes(), 0, packed.get_size());
+    dnnl::memory from(plain, engine(), value.bytes()), to(packed, engine(), bytes.bytes());
+    dnnl::stream s(engine());
+    reorder.execute(s, from, to);
+    s.wait();
+  };
   result.attributes["packed_desc"] = desc_to_text(packed);
   return result;
 }

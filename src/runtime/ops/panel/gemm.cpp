@@ -458,8 +458,10 @@ std::optional<Packed> pack_gemm(const GemmProblem& p, const Tensor& weight, std:
     return std::nullopt;
   Packed packed;
   packed.attributes["packed_desc"] = packed_form(weight.dtype, widest);
-  packed.bytes = Tensor::empty(DType::U8, {static_cast<std::int64_t>(packed_bytes(weight.dtype, p.n, p.k, widest))});
-  pack(packed.bytes.bytes(), weight.bytes(), {weight.dtype, p.b.given.sizes, p.b.given.strides}, widest);
+  const std::size_t bytes = packed_bytes(weight.dtype, p.n, p.k, widest);
+  packed.bytes = {Storage::allocate(bytes, true), DType::U8, {static_cast<std::int64_t>(bytes)}, {1}, 0};
+  packed.fill = [to = packed.bytes, weight, view = BoundView{weight.dtype, p.b.given.sizes, p.b.given.strides},
+                 widest] { pack(to.bytes(), weight.bytes(), view, widest); };
   return packed;
 }
 
