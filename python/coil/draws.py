@@ -20,7 +20,7 @@ _library.define(
 )
 draw_seed, draw = torch.ops.coil.draw_seed.default, torch.ops.coil.draw.default
 
-_GIVEN, _WORDS = 1 << 30, 4  # src/lowering/random.cpp numbers draws by these
+_GIVEN, _WORDS = 1 << 30, 4  # src/lowering/elementwise/random.cpp numbers draws by these
 
 
 @torch.library.register_fake("coil::draw_seed", lib=_library)

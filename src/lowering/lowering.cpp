@@ -8,7 +8,7 @@
 #include "lowering/control_flow.h"
 #include "lowering/fallback.h"
 #include "lowering/outputs.h"
-#include "lowering/products.h"
+#include "lowering/products/products.h"
 #include "ops/outside.h"
 #include "support/error.h"
 #include "sym/floats.h"

@@ -26,7 +26,7 @@ struct Lowered : std::variant<std::monostate, TensorBox, std::vector<TensorBox>>
   using variant::variant;
 };
 
-/// Where sums of rows at places that data say are made from sorted places (lowering/sorted_scatter.cpp).
+/// Where sums of rows at places that data say are made from sorted places (lowering/indexing/sorted_scatter.cpp).
 enum class SortSums : std::uint8_t { Never, WhereItGains, Always };
 
 struct LowerOptions {
@@ -43,8 +43,8 @@ struct LowerOptions {
   bool orders_writes = false;
   /// What a value's bits depend on does not follow from the size of a batch.
   bool batch_invariant = false;
-  /// Convolutions that are sums over windows (lowering/convolution_choice.h) are loops on a device that runs kernels as
-  /// grids of threads, whose library is slow at them.
+  /// Convolutions that are sums over windows (lowering/convolutions/choice.h) are loops on a device that runs kernels
+  /// as grids of threads, whose library is slow at them.
   bool windows_by_kernels = true;
   /// The fusion policy's (scheduler/schedule.h).
   ir::RealizeLimits realize = {};

@@ -1,4 +1,4 @@
-"""kthvalue and median: one rank of each row, picked without a sort of the row (src/lowering/scans.cpp,
+"""kthvalue and median: one rank of each row, picked without a sort of the row (src/lowering/reductions/scans.cpp,
 src/runtime/ops/radix_sort.h).
 """
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lowering/convolution_choice.h"
+#include "lowering/convolutions/choice.h"
 
 namespace coil {
 namespace {

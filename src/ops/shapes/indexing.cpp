@@ -179,11 +179,24 @@ Value index_put(const Call& call) {
   return kept_layout(call);
 }
 
+/// Refuses indices that reach beyond a tensor in a dimension, but for one, as far as the sizes are known. There is
+/// nothing that an index without elements reads.
+void require_within(const Call& call, const TensorMeta& where, const TensorMeta& of, std::string_view name,
+                    std::optional<std::size_t> but) {
+  const auto sizes = [](const TensorMeta& t) { return t.sizes.empty() ? Exprs{1} : t.sizes; };
+  const Exprs read = sizes(where), there = sizes(of);
+  if (std::ranges::any_of(read, [&](Expr e) { return !call.env.statically_known_lt(0, e); })) return;
+  for (std::size_t d = 0; d < std::min(read.size(), there.size()); ++d)
+    if (d != but && call.env.statically_known_lt(there[d], read[d]))
+      refuse(call, "index of sizes {} is larger than {} of sizes {}", show(where.sizes), name, show(of.sizes));
+}
+
 Value gather(const Call& call) {
   const TensorMeta &self = call.tensor(0), &where = call["index"].as_tensor();
-  dim_argument(call, self.rank());
+  const std::size_t dim = dim_argument(call, self.rank());
   if (std::max<std::size_t>(self.rank(), 1) != std::max<std::size_t>(where.rank(), 1))
     refuse(call, "index has rank {}, self {}", where.rank(), self.rank());
+  require_within(call, where, self, "self", dim);
   return dense(call.env, self, where.sizes);
 }
 
@@ -204,10 +217,10 @@ Value scatter(const Call& call) {
   }
   if (values && values->dtype != self.dtype)
     refuse(call, "src is {}, self is {}", torch_name(values->dtype), torch_name(self.dtype));
-  for (std::size_t d = 0; values && d < std::min(where.rank(), values->rank()); ++d)
-    if (call.env.statically_known_lt(values->sizes[d], where.sizes[d]))
-      refuse(call, "index of sizes {} is larger than src of sizes {}", show(where.sizes), show(values->sizes));
-  return dense_self(call);
+  const Value dense = dense_self(call);
+  require_within(call, where, self, "self", dim_argument(call, self.rank()));
+  if (values) require_within(call, where, *values, "src", std::nullopt);
+  return dense;
 }
 
 Value index_select(const Call& call) {

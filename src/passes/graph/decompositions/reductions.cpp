@@ -234,7 +234,7 @@ Value median(Rewriter& r) {
   return r.module.env->statically_known_lt(0, n) ? median_along(r, x, 0).first : median_of_any(r, x, n);
 }
 
-/// The k-th smallest, NaN being the greatest: kept whole, for lowering/scans.cpp.
+/// The k-th smallest, NaN being the greatest: kept whole, for lowering/reductions/scans.cpp.
 Value kth_value(Rewriter& r) {
   const Value& x = r["self"];
   const Expr k = r.integer(r["k"]);

@@ -1,4 +1,4 @@
-#include "lowering/convolution_channels.h"
+#include "lowering/convolutions/channels.h"
 
 #include <algorithm>
 #include <functional>

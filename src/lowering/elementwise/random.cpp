@@ -1,4 +1,4 @@
-#include "lowering/random.h"
+#include "lowering/elementwise/random.h"
 
 #include <cmath>
 

@@ -4,7 +4,7 @@
 #include "ir/vectors.h"
 #include "library_ops/products.h"
 #include "lowering/common.h"
-#include "lowering/products.h"
+#include "lowering/products/products.h"
 #include "support/error.h"
 
 namespace coil::lowering {

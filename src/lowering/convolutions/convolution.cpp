@@ -5,9 +5,9 @@
 
 #include "ir/relayout.h"
 #include "library_ops/convolutions.h"
-#include "lowering/convolution_channels.h"
-#include "lowering/convolution_products.h"
-#include "lowering/convolution_windows.h"
+#include "lowering/convolutions/channels.h"
+#include "lowering/convolutions/products.h"
+#include "lowering/convolutions/windows.h"
 #include "support/error.h"
 
 namespace coil::lowering {

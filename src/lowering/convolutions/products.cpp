@@ -1,4 +1,4 @@
-#include "lowering/convolution_products.h"
+#include "lowering/convolutions/products.h"
 
 #include <algorithm>
 

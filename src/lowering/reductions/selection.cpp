@@ -1,4 +1,4 @@
-#include "lowering/selection.h"
+#include "lowering/reductions/selection.h"
 
 #include "support/error.h"
 

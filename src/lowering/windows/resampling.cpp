@@ -1,5 +1,5 @@
 // Upsampling by nearest, linear and cubic interpolation; pixel shuffles; windows laid out as columns.
-#include "lowering/interpolation.h"
+#include "lowering/windows/interpolation.h"
 #include "support/error.h"
 
 namespace coil::lowering {

@@ -1,6 +1,6 @@
 // Convolutions of each channel by itself as loops, where the device's kernels do them better than its library
 // (convolution_choice.h): sums over windows, with what comes before and after in the same kernel.
-#include "lowering/convolution_windows.h"
+#include "lowering/convolutions/windows.h"
 
 #include <algorithm>
 

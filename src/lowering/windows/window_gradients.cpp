@@ -3,7 +3,7 @@
 // after the other, where its steps are the quotient of two sizes. Padding, and interpolation by other factors and by
 // cubic weights, scatter from each place of the result to the places it came from.
 #include "lowering/common.h"
-#include "lowering/interpolation.h"
+#include "lowering/windows/interpolation.h"
 #include "support/error.h"
 
 namespace coil::lowering {

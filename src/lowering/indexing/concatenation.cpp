@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "lowering/common.h"
-#include "lowering/products.h"
+#include "lowering/products/products.h"
 #include "support/error.h"
 
 namespace coil::lowering {

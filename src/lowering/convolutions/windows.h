@@ -1,7 +1,7 @@
 // Convolutions of each channel by itself, and the gradients of their weights, as loops over windows.
 #pragma once
 #include "lowering/common.h"
-#include "lowering/convolution_choice.h"
+#include "lowering/convolutions/choice.h"
 
 namespace coil::lowering {
 

@@ -1,6 +1,6 @@
 // Operators whose results have sizes, or are numbers, that depend on data. Each counts first; the count becomes a
 // symbol; what is sized by it is made after that.
-#include "lowering/selection.h"
+#include "lowering/reductions/selection.h"
 #include "support/error.h"
 
 namespace coil::lowering {
