@@ -2,17 +2,13 @@
 #include "runtime/ops/fourier/kernels.h"
 
 #include "runtime/ops/fourier/loops.h"
-#include "support/cpu.h"
+#include "support/best_loops.h"
 
 namespace coil::runtime::fourier {
 
 const Kernels& kernels_of_this_machine() {
-#ifdef __x86_64__
-  static const bool widest = machine_runs("avx512"), wide = machine_runs("avx2");
-  if (widest) return kAvx512;
-  if (wide) return kAvx2;
-#endif
-  return kKernels;
+  static const Kernels* const best = best_loops<Kernels>(COIL_ON_X86(&kAvx512), COIL_ON_X86(&kAvx2), &kKernels);
+  return *best;
 }
 
 }  // namespace coil::runtime::fourier

@@ -7,6 +7,7 @@
 #include "runtime/ops/onednn/onednn.h"
 #include "runtime/ops/panel/kernels.h"
 #include "runtime/views/turn_four.h"
+#include "support/best_loops.h"
 #include "support/cpu.h"
 #include "support/error.h"
 
@@ -347,16 +348,8 @@ bool is_costly(const PostOp& op) {
 
 namespace {
 
-const Kernels* find_kernels() {
-#ifdef __x86_64__
-  if (machine_runs("avx512")) return &kAvx512;
-  if (machine_runs("avx2")) return &kAvx2;
-#endif
-  return nullptr;
-}
-
 const Kernels* found_kernels() {
-  static const Kernels* const found = find_kernels();
+  static const Kernels* const found = best_loops<Kernels>(COIL_ON_X86(&kAvx512), COIL_ON_X86(&kAvx2), nullptr);
   return found;
 }
 

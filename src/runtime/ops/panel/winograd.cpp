@@ -10,7 +10,7 @@
 #include "runtime/ops/winograd_weight.h"
 #include "runtime/views/strided_copy.h"
 #include "runtime/views/view_layout.h"
-#include "support/cpu.h"
+#include "support/best_loops.h"
 #include "support/error.h"
 
 namespace coil::runtime::panels {
@@ -50,11 +50,9 @@ struct FilteredShape {
 };
 
 const WinogradKernels& transforms_of_this_machine() {
-#ifdef __x86_64__
-  static const bool widest = machine_runs("avx512"), wide = machine_runs("avx2");
-  if (widest) return kWinogradAvx512;
-  if (wide) return kWinogradAvx2;
-#endif
+  static const WinogradKernels* const best =
+      best_loops<WinogradKernels>(COIL_ON_X86(&kWinogradAvx512), COIL_ON_X86(&kWinogradAvx2), nullptr);
+  if (best) return *best;
   fail("this machine cannot use a weight packed for vectors that it does not have; compile the model for it");
 }
 
