@@ -49,6 +49,18 @@ class Batched(nn.Module):
         return torch.cat([x, x @ x.mT @ x], -1)
 
 
+class Gated(nn.Module):
+    """An activation and an operand between the product and its part; the same value as a part and as a result."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(16, 24), nn.Linear(16, 24)
+
+    def forward(self, x, y):
+        both = nn.functional.silu(self.a(x))
+        return torch.cat([torch.tanh(self.b(x)) * y, x, y], -1), torch.cat([both, x], -1), both
+
+
 def placed(module, args, folder, *options):
     """How many products write to a part of a buffer."""
     archive, text = folder / "m.pt2", folder / "m.txt"
@@ -65,6 +77,11 @@ CASES = {
     "stack": (Stacked(), (torch.randn(30, 16),), 3),
     "read twice": (ReadTwice(), (torch.randn(30, 16),), 0),
     "batched": (Batched(), (torch.randn(3, 10, 16),), 1),
+    "relu": (Joined(act=nn.ReLU()), (torch.randn(30, 16),), 1),
+    "gelu": (Joined(act=nn.GELU()), (torch.randn(3, 10, 16),), 1),
+    "silu": (Joined(act=nn.SiLU()), (torch.randn(30, 16),), 1),
+    "no post-operation": (Joined(act=nn.Softsign()), (torch.randn(30, 16),), 0),
+    "gated": (Gated(), (torch.randn(30, 16), torch.randn(30, 24)), 1),
 }
 
 

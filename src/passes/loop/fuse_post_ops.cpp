@@ -314,12 +314,16 @@ class PostOpFusion {
     for (std::size_t i = 0; i < list_.size(); ++i)
       if (auto* p = std::get_if<Pointwise>(&list_[i].node); p && p->body->has_loads) fuse(i);
     std::vector<Operation> kept;
-    for (std::size_t i = 0; i < list_.size(); ++i)
+    for (std::size_t i = 0; i < list_.size(); ++i) {
       if (alive_[i]) kept.push_back(std::move(list_[i]));
+      if (const auto copy = copies_.find(i); copy != copies_.end()) kept.push_back(std::move(copy->second));
+    }
     graph_.replace_operations(std::move(kept));
   }
 
  private:
+  static bool is_product(const Operation& op) { return library_ops::has(std::get<Extern>(op.node).op, Trait::Product); }
+
   bool takes_post_ops(const Operation& op) const {
     auto* call = std::get_if<Extern>(&op.node);
     if (!call || !library_ops::has(call->op, Trait::TakesPostOps) || library_ops::winograd_tile(*call)) return false;
@@ -331,8 +335,9 @@ class PostOpFusion {
   void fuse(std::size_t i) {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& out = graph_.buffer(list_[i].outs[0]);
-    if (!list_[i].store_index.empty() || out.kind != BufferKind::Computed || writers_[out.id].size() != 1 ||
-        loop.sizes != out.layout.sizes)
+    if (list_[i].store_index.empty()
+            ? out.kind != BufferKind::Computed || writers_[out.id].size() != 1 || loop.sizes != out.layout.sizes
+            : !out.layout.device.is_host() || out.layout.comm)
       return;
     // The call that was written last is tried first: what earlier ones gave is there by then. One that took in other
     // results already would, with a sum of many, hold them all.
@@ -340,7 +345,8 @@ class PostOpFusion {
     for (Scalar load : loads(loop.body)) {
       auto& writers = writers_[load->buffer];
       if (load->op == ScalarOp::Load && load->args.empty() && !load->mask && writers.size() == 1 &&
-          blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]]))
+          blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]]) &&
+          (list_[i].store_index.empty() || is_product(list_[writers[0]])))
         candidates.emplace_back(writers[0], load);
     }
     std::ranges::stable_sort(candidates, std::greater<>(), [&](const auto& c) { return written_at_[c.first]; });
@@ -350,8 +356,8 @@ class PostOpFusion {
 
   /// Whether the call may store what the loop stores: of the same type, or f32 that is made of operands as narrow as
   /// the loop's result and was only kept so wide in order not to be rounded before the loop.
-  static bool rounds_once(const Operation& call, const Buffer& between, const Buffer& out) {
-    const DType made = between.layout.dtype, stored = out.layout.dtype;
+  static bool rounds_once(const Operation& call, const Buffer& between, DType stored) {
+    const DType made = between.layout.dtype;
     if (made == stored) return true;
     const std::vector<BufferView>& operands = std::get<Extern>(call.node).inputs;
     return made == DType::F32 && (stored == DType::BF16 || stored == DType::F16) &&
@@ -361,11 +367,13 @@ class PostOpFusion {
   bool fuse(std::size_t i, std::size_t call_at, Scalar root) {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& between = graph_.buffer(root->buffer);
-    Buffer& out = graph_.buffer(list_[i].outs[0]);
+    const bool is_part = !list_[i].store_index.empty();
+    Layout out = graph_.buffer(list_[i].outs[0]).layout;
+    if (is_part) out.sizes = loop.sizes, out.strides = sym::contiguous_strides(loop.sizes), out.fixed = false;
     // What the device's library does behind a product, and what it loses, is known of the target.
-    if (graph_.on_several_devices && out.layout.device != graph_.target().device) return false;
+    if (graph_.on_several_devices && out.device != graph_.target().device) return false;
     if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) ||
-        readers_[between.id].size() != 1 || !rounds_once(list_[call_at], between, out))
+        readers_[between.id].size() != 1 || !rounds_once(list_[call_at], between, out.dtype))
       return false;
     for (Scalar load : loads(loop.body))
       if (load != root && load->buffer == root->buffer) return false;
@@ -379,9 +387,9 @@ class PostOpFusion {
       return false;
     const auto map = LoopMap::make(graph_, root->index, result.sizes, loop.sizes);
     if (!map) return false;
-    auto out_strides = map->strides(out.layout.strides);
+    auto out_strides = map->strides(out.strides);
     if (!out_strides) return false;
-    if (map->is_identity()) *out_strides = out.layout.strides;
+    if (map->is_identity()) *out_strides = out.strides;
     std::vector<PostOp> post = EpilogueCall(call).post();
     std::vector<BufferView> operands;
     for (const Link& link : chain.links) {
@@ -392,23 +400,43 @@ class PostOpFusion {
       operands.push_back(*view);
     }
     if (!library_ops::may_stand_together(post) || !may_have(call, post)) return false;
-    BufferView window{out.id, out.layout.dtype, result.sizes, *out_strides, 0};
-    if (graph_.target(out.layout.device).has(target::Feature::FewPostOps) &&
-        !library_ops::has(call.op, Trait::Kernel) && !gpu_takes(call, post, operands, window))
+    BufferView window{list_[i].outs[0], out.dtype, result.sizes, *out_strides, 0};
+    if (graph_.target(out.device).has(target::Feature::FewPostOps) && !library_ops::has(call.op, Trait::Kernel) &&
+        !gpu_takes(call, post, operands, window))
       return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
         if (result.sizes[d].is_constant(1))
           window.strides[d] = d + 1 < result.sizes.size() ? window.strides[d + 1] * result.sizes[d + 1] : Expr(1);
-      out.layout.fixed = true;
+      out.fixed = true;
     }
     for (auto& view : operands)
       if (!is_whole(view)) graph_.buffer(view.buffer).layout.fixed = true;
 
+    if (is_part)
+      window.buffer = copied_to_part(i, std::move(out));
+    else
+      graph_.buffer(window.buffer).layout.fixed = out.fixed;
     call.outputs = {window};
     put_in_place(i, call_at, std::move(call), operands, post);
     readers_[between.id].clear();
     return true;
+  }
+
+  /// A new buffer for the value that the loop at `i` stored as a part of a larger one, and a loop that copies it there:
+  /// write-results-in-parts lets the call store it where it will lie.
+  BufferId copied_to_part(std::size_t i, Layout layout) {
+    Operation& loop = list_[i];
+    const DType dtype = layout.dtype;
+    const BufferId made = graph_.add_buffer("", BufferKind::Computed, std::move(layout)).id;
+    Operation copy = loop;
+    const Exprs& sizes = std::get<Pointwise>(loop.node).sizes;
+    copy.node = Pointwise{sizes, graph_.pool().load(made, dtype, graph_.ivars(sizes.size()))};
+    copies_.emplace(i, std::move(copy));
+    loop.store_index.clear();
+    loop.outs = {made};
+    writers_[made] = {i}, readers_[made] = {i};
+    return made;
   }
 
   /// The call with its post-operations stands where the loop was. Their operands go behind those of earlier ones: a
@@ -471,6 +499,7 @@ class PostOpFusion {
   Graph& graph_;
   std::vector<Operation> list_;
   std::vector<bool> alive_;
+  std::unordered_map<std::size_t, Operation> copies_;  ///< to come behind operations of the list
   std::vector<std::size_t> blocks_;
   std::vector<std::size_t> written_at_;  ///< where the library call of an operation stood before it took others in
   std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;
