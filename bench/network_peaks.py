@@ -1,9 +1,9 @@
 """Peak bytes of temporaries and outputs of thirty small networks on the CPU, of a call in inference and of a training
 step: eager's and Inductor's as torch's profiler counts allocations, beside what Coil plans and what is the least.
 
-usage: network_peaks.py [NAME,...] [--training] [--sides eager,inductor,coil] [--set ...] [--json FILE]
+usage: network_peaks.py [NAME ...] [--training] [--sides eager,inductor,coil] [--set ...] [--json FILE]
 
-In inference Coil's is the arena and all results, as `coil bench` counts them. Of a training step (a loss, all
+In inference Coil's is what `coil bench` measures of a package, and all results. Of a training step (a loss, all
 gradients) it is the larger of the forward graph's peak, and the backward graph's with what was kept: `arena` with one
 arena from the first step to the last, `least` what is live at the fullest step. The file keeps sides that were not
 asked for this time.
@@ -17,9 +17,9 @@ import unittest.mock
 import torch
 from torch._inductor.async_compile import AsyncCompile
 
+import peaks
 from common import table
 from memory_networks import NETWORKS
-from peaks import allocated
 from training_peaks import in_training, planning
 
 
@@ -53,11 +53,11 @@ def in_torch(name, trains, compiled, idle=True):
     # What a run allocates does not depend on what its kernels do: they are compiled only where others read indices.
     if not compiled or not idle:
         with torch.set_grad_enabled(trains):
-            return allocated(call)[0]
+            return peaks.allocated(call)[0]
     kernels = unittest.mock.patch.object(AsyncCompile, "cpp_pybinding", lambda *args, **kwargs: lambda *args: None)
     with torch.set_grad_enabled(trains), kernels, torch._inductor.config.patch(force_disable_caches=True):
         try:
-            return allocated(call)[0]
+            return peaks.allocated(call)[0]
         except (IndexError, RuntimeError):
             pass
     return in_torch(name, trains, compiled, idle=False)
@@ -68,7 +68,10 @@ def coil(name, trains, settings):
     log = []
     with planning(log, "cpu", settings), torch.set_grad_enabled(trains):
         call_of(torch.compile(model, backend="coil", options={"cache": "none"} | settings), given, trains)()
-    whole = max(p["whole"] if trains else p["arena"] + p["outputs"] for _, p in log)
+    whole = max(p["whole"] for _, p in log)
+    if not trains:  # of a package: temporaries may lie in the memory of results
+        words = [f"{key}={value}" for key, value in settings.items()]
+        whole = peaks.coil(model, given, words)[1] + max(p["outputs"] for _, p in log)
     return whole, max(p["least"] for _, p in log), len(log)
 
 
@@ -90,7 +93,7 @@ def shown(name, row):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="?", default=",".join(NETWORKS))
+    parser.add_argument("names", nargs="*", help="all of them where none is named")
     parser.add_argument("--training", action="store_true")
     parser.add_argument("--sides", default="eager,inductor,coil")
     parser.add_argument("--set", action="append", default=[])
@@ -98,12 +101,11 @@ def main():
     a = parser.parse_args()
     rows = json.loads(a.json.read_text()) if a.json and a.json.exists() else {}
     settings = dict(s.split("=", 1) for s in a.set)
-    split = lambda text: [part.strip() for part in text.split(",")]
-    names = [n for n in NETWORKS if any(n == each for each in split(a.names))] or list(NETWORKS)
-    for name in names:
+    sides = a.sides.split(",")
+    for name in a.names or NETWORKS:
         row = rows.setdefault(name, {})
         try:
-            measure(name, a.training, split(a.sides), settings, row)
+            measure(name, a.training, sides, settings, row)
         except Exception as error:
             print(name, "failed:", str(error).splitlines()[0], flush=True)
         if a.json:

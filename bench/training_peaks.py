@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/python"))
-from coil import budget, dynamo, offload  # noqa: E402
+from coil import budget, dynamo, joint, offload  # noqa: E402
 from coil.graph import translate  # noqa: E402
 from common import table  # noqa: E402
 from memory_budget import model_of  # noqa: E402
@@ -159,9 +159,12 @@ def planning(log, device, settings):
     """Coil's graphs are planned for a device, and carried out by torch."""
     compile, place = dynamo.compile_graph, budget._place
 
+    forward = []
+
     def planned(gm, options, name="main", **layouts):
-        names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-        going = [n for n in names if not n.startswith("primals")] if name == "backward" else []
+        going = joint.kept_memory(forward[-1], gm) if name == "backward" else {}
+        if name == "forward":
+            forward.append(gm)
         traced = translate(gm, name, None, options.hands_over, options.fallback_random, **layouts)
         log.append((name, traced.planned_peaks(options.settings | settings, device, going)))
         return dynamo._InTorch(gm)

@@ -103,7 +103,7 @@ def _measure(divisions, options):
     """All as their plans have it, or all by estimate where sizes are free or a graph has no plan by itself."""
     try:
         for division in divisions:
-            plans = [_planned(gm, options, name) for gm, name in zip(division.graphs, _DIRECTIONS)]
+            plans = _planned(division.graphs, options)
             division.peaks, division.needs = (tuple(plan[k] for plan in plans) for k in ("peak", "need"))
             division.kept = plans[1]["kept"]
     except (_native.Error, _FreeSizes):
@@ -116,7 +116,7 @@ def _measure(divisions, options):
 
 def planned_peaks(graphs, options):
     """Of a forward and a backward graph of fixed sizes, with what is kept between them."""
-    return tuple(_planned(gm, options, name)["peak"] for gm, name in zip(graphs, _DIRECTIONS))
+    return tuple(plan["peak"] for plan in _planned(graphs, options))
 
 
 class _FreeSizes(Exception):
@@ -127,11 +127,15 @@ def _place(traced, options):
     return options.device or traced.device
 
 
-def _planned(gm, options, name):
-    inputs = gm.graph.find_nodes(op="placeholder")
-    if not all(joint.has_fixed_size(node.meta.get("val")) for node in inputs):
-        raise _FreeSizes
-    going = [node.name for node in inputs if joint.is_kept(node)] if name == "backward" else []
+def _planned(graphs, options):
+    for gm in graphs:
+        if not all(joint.has_fixed_size(node.meta.get("val")) for node in gm.graph.find_nodes(op="placeholder")):
+            raise _FreeSizes
+    going = {}, joint.kept_memory(*graphs)
+    return [_plan_of(*each, options) for each in zip(graphs, _DIRECTIONS, going)]
+
+
+def _plan_of(gm, name, going, options):
     traced = translate(gm, name, None, options.hands_over, options.fallback_random)
     place = _place(traced, options)
     settings = {key: value for key, value in options.settings.items() if key != "memory.limit"}

@@ -133,6 +133,32 @@ def is_kept(placeholder):
     return not placeholder.name.startswith("primals") and "fwd_seed" not in placeholder.name
 
 
+def _memory_of(node):
+    """The node whose memory a node's value lies in, through views."""
+    while node.op == "call_function" and node.all_input_nodes:
+        whole = node.args[0] if getattr(node.target, "__name__", "") == "getitem" else node
+        if not _is_view(whole):
+            break
+        node = whole.all_input_nodes[0]
+    return node
+
+
+def kept_memory(forward, backward):
+    """Where what a backward graph is given of the other direction lies: for its inputs by name, the number of their
+    memory and its bytes. Views of one value share its memory; those of what the caller has in any case are left out.
+    """
+    made = {node.name: node for node in forward.graph.nodes}
+    numbers, found = {}, {}
+    for node in backward.graph.find_nodes(op="placeholder"):
+        if not is_kept(node):
+            continue
+        memory = _memory_of(made.get(node.name, node))
+        if memory.op == "placeholder" and memory is not node and not is_kept(memory):
+            continue
+        found[node.name] = numbers.setdefault(memory, len(numbers)), bytes_of(memory.meta.get("val"))
+    return found
+
+
 def kept_bytes(backward):
     inputs = backward.graph.find_nodes(op="placeholder")
     return sum(bytes_of(node.meta.get("val")) for node in inputs if is_kept(node))

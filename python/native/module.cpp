@@ -183,7 +183,7 @@ void bind_traced_graph(nb::module_& m) {
       .def(
           "planned_peaks",
           [](TracedGraph& g, std::map<std::string, std::string> settings, const std::string& device,
-             const std::set<std::string>& going) {
+             const std::map<std::string, std::pair<std::uint32_t, std::uint64_t>>& going) {
             return g.planned_peaks(options_of(std::move(settings), {}, {}, device), going);
           },
           nb::arg("settings"), nb::arg("device"), nb::arg("going"),

@@ -332,11 +332,13 @@ std::pair<LoweredProgram, runtime::Plan> TracedGraph::planned(const CompileOptio
   return {std::move(lowered), std::move(plan)};
 }
 
-nb::dict TracedGraph::planned_peaks(const CompileOptions& options, const std::set<std::string>& going) {
+nb::dict TracedGraph::planned_peaks(const CompileOptions& options,
+                                    const std::map<std::string, std::pair<std::uint32_t, std::uint64_t>>& going) {
   const runtime::Plan plan = planned(options).second;
-  std::set<std::uint32_t> places;
+  std::map<std::uint32_t, runtime::GoingMemory> places;
   for (std::uint32_t i = 0; i < plan.inputs.size(); ++i)
-    if (going.contains(plan.inputs[i].name)) places.insert(i);
+    if (const auto found = going.find(plan.inputs[i].name); found != going.end())
+      places[i] = {found->second.first, found->second.second};
   const runtime::PlannedPeaks peaks = runtime::planned_peaks(plan, places);
   nb::dict out;
   out["least"] = peaks.least;

@@ -463,6 +463,7 @@ reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward re
     replication_pad2d_backward replication_pad3d_backward: grad_output is fractional
 _fft_r2c _fft_c2r fft_rfft2 fft_irfft2 fft_rfftn fft_irfftn fft_hfft2 fft_hfftn fft_ihfft2 fft_ihfftn: dim length 1+
 _fft_c2r: last_dim_size > 0
+_fft_r2c: self is floating
 )";
 
 }  // namespace coil::ops

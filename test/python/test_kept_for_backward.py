@@ -13,7 +13,7 @@ from torch import nn
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
-from coil import dynamo  # noqa: E402
+from coil import dynamo, joint  # noqa: E402
 from coil.graph import translate  # noqa: E402
 
 
@@ -135,11 +135,11 @@ def test_what_only_sizes_are_read_of_is_not_kept(pool, layout):
 
 def planned(model, x, monkeypatch):
     torch._dynamo.reset()
-    peaks = {}
+    peaks, graphs = {}, {}
 
     def plan(gm, options, name="main", **layouts):
-        names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-        going = [n for n in names if not n.startswith("primals")] if name == "backward" else []
+        going = joint.kept_memory(graphs["forward"], gm) if name == "backward" else {}
+        graphs[name] = gm
         traced = translate(gm, name, None, options.hands_over, options.fallback_random, **layouts)
         peaks[name] = traced.planned_peaks({"cuda.arch": "sm_90"}, "cuda:0", going)
         return dynamo._InTorch(gm)

@@ -1,4 +1,6 @@
 // Tensors made from sizes and numbers.
+#include <algorithm>
+
 #include "lowering/common.h"
 
 namespace coil::lowering {
@@ -75,7 +77,9 @@ LoweringFunction triangle(bool lower) {
   return [lower](Context& ctx, const ops::Values& args) -> Lowered {
     const Exprs& sizes = ctx.result().sizes;
     const Expr row = ctx.graph.ivar(sizes.size() - 2), column = ctx.graph.ivar(sizes.size() - 1);
-    const Expr diagonal = args.size() > 1 ? ctx.integer(args[1]) : Expr(0);
+    Expr diagonal = args.size() > 1 ? ctx.integer(args[1]) : Expr(0);
+    constexpr std::int64_t kBeyond = std::int64_t{1} << 61;  // any matrix; distances from it fit in 64 bits
+    if (const auto known = diagonal.constant()) diagonal = std::clamp(*known, -kBeyond, kBeyond);
     Element keep = condition(ctx, lower ? sym::le(column - row, diagonal) : sym::ge(column - row, diagonal));
     Element x = element(ctx, ctx.tensor(args[0]), sizes);
     return result(ctx, where(keep, x, x.number(0)));

@@ -32,7 +32,7 @@ std::vector<Interval> lives_in(const Plan& plan) {
 
 }  // namespace
 
-PlannedPeaks planned_peaks(const Plan& plan, const std::set<std::uint32_t>& going) {
+PlannedPeaks planned_peaks(const Plan& plan, const std::map<std::uint32_t, GoingMemory>& going) {
   PlannedPeaks out;
   if (plan.steps.empty()) return out;
   const auto end = static_cast<std::uint32_t>(plan.steps.size());
@@ -42,15 +42,20 @@ PlannedPeaks planned_peaks(const Plan& plan, const std::set<std::uint32_t>& goin
     for (std::uint32_t s = first; s < stop; ++s) beside[s] += bytes;
   };
   const std::vector<Interval> lives = lives_in(plan);
+  std::map<std::uint32_t, Interval> shared;  // by number: the last use of each memory
   for (BufferId b = 0; b < plan.buffers.size(); ++b) {
     const Buffer& buffer = plan.buffers[b];
     const Interval& life = lives[b];
     if (memory_of(plan, b) != b || life.first > life.last || life.bytes == 0) continue;
     if (buffer.kind == BufferKind::Temporary) temporaries.push_back(life);
     if (buffer.kind == BufferKind::Output) add(life.first, end, life.bytes), out.outputs += life.bytes;
-    if (buffer.kind == BufferKind::Input && going.contains(buffer.index))
-      add(0, life.last + 1, life.bytes), out.kept += life.bytes;
+    const auto goes = buffer.kind == BufferKind::Input ? going.find(buffer.index) : going.end();
+    if (goes == going.end()) continue;
+    Interval& memory = shared[goes->second.number];
+    memory.last = std::max(memory.last, life.last);
+    memory.bytes = std::max(memory.bytes, goes->second.bytes ? goes->second.bytes : life.bytes);
   }
+  for (const auto& [number, memory] : shared) add(0, memory.last + 1, memory.bytes), out.kept += memory.bytes;
   const ArenaPieces pieces = plan_pieces(temporaries, std::vector<std::uint64_t>(end, 0), beside);
   out.arena = plan.static_arena_bytes;
   out.least = pieces.least;

@@ -1,7 +1,7 @@
 // What a run of a plan has in memory at its fullest, of an allocator that gives outputs and takes inputs while it
 // lasts.
 #pragma once
-#include <set>
+#include <map>
 
 #include "runtime/plan/plan.h"
 
@@ -19,7 +19,13 @@ struct PlannedPeaks {
   std::size_t count = 0;      ///< of pieces
 };
 
+/// Memory of inputs that goes with the last of them that is used.
+struct GoingMemory {
+  std::uint32_t number = 0;  ///< inputs of one number are views of one memory
+  std::uint64_t bytes = 0;   ///< of all of it; 0: what the input spans
+};
+
 /// `going`: inputs by their places. Sizes are those of the shape program where they are constant, and 0 elsewhere.
-PlannedPeaks planned_peaks(const Plan&, const std::set<std::uint32_t>& going);
+PlannedPeaks planned_peaks(const Plan&, const std::map<std::uint32_t, GoingMemory>& going);
 
 }  // namespace coil::runtime
