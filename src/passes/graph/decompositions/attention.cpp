@@ -212,8 +212,9 @@ Value attention_backward(Rewriter& r) {
               value = rows(repeat_heads(r, r["value"], q[1])), grad = rows(r["grad_out"]);
   const Value scores = masked_scores(r, r.mul(by_head(product(query, transposed(r, key), wide)), scale));
   const Value logs = r.unsqueeze(r.to(r["logsumexp"], wide), -1);
-  // A query that sees no key has no probabilities.
-  Value weights = r.where(r.call("aten.eq.Scalar", {logs, kLow}), 0, r.call("aten.exp.default", {r.sub(scores, logs)}));
+  // A query that sees no key has no probabilities. They lie as the scores do, which products read without a copy.
+  const Value weights = r.call("aten.masked_fill.Scalar", {r.call("aten.exp.default", {r.sub(scores, logs)}),
+                                                           r.call("aten.eq.Scalar", {logs, kLow}), 0});
   const Value along = r.sum(r.mul(r.to(r["grad_out"], wide), r["out"]), {-1}, true);
   const Value slopes = r.mul(r.mul(weights, r.sub(by_head(product(grad, transposed(r, value), wide)), along)), scale);
   const Value p = rows(r.to(weights, type)), ds = rows(r.to(slopes, type));
