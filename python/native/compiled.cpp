@@ -84,8 +84,9 @@ struct CompiledGraph::State {
       resolved;            ///< what stands for inputs that torch had put off to compute; empty where it had none
   bool seen = false;       ///< the last run took `inputs`, and did not fail
   void* stream = nullptr;  ///< what the context queues work on; null: its own
-  std::vector<nb::object> computed, bases;  ///< results while they are made
-  std::vector<PyObject**> loose;  ///< for each input of the plan, the argument that the run may let go of, or null
+  std::vector<nb::object> computed;  ///< results while they are made
+  std::vector<SharedBase> bases;     ///< the same
+  std::vector<PyObject**> loose;     ///< for each input of the plan, the argument that the run may let go of, or null
 };
 
 /// A state for the length of a call.
@@ -192,7 +193,7 @@ CallPattern plain_pattern(const runtime::Plan& plan) {
 }
 
 nb::tuple pattern_to_python(const CallPattern& p, const runtime::Plan& plan) {
-  nb::list inputs, results, on_host;
+  nb::list inputs, results, on_host, views;
   nb::dict constants;
   for (InputKind kind : p.inputs) inputs.append(static_cast<int>(kind));
   for (const Result& r : p.results)
@@ -205,11 +206,13 @@ nb::tuple pattern_to_python(const CallPattern& p, const runtime::Plan& plan) {
       constants[nb::str(found->first.c_str())] = found->second;
   }
   for (std::size_t i : p.on_host) on_host.append(i);
-  return nb::make_tuple(inputs, results, constants, p.before.is_valid() ? p.before : nb::none(), p.torch_seed, on_host);
+  for (std::size_t i : p.views) views.append(i);
+  return nb::make_tuple(inputs, results, constants, p.before.is_valid() ? p.before : nb::none(), p.torch_seed, on_host,
+                        views);
 }
 
 CallPattern pattern_from_python(nb::tuple t, const runtime::Plan& plan) {
-  if (t.size() != 6) fail("the pattern of a compiled graph's calls has 6 parts, and this one has {}", t.size());
+  if (t.size() != 7) fail("the pattern of a compiled graph's calls has 7 parts, and this one has {}", t.size());
   CallPattern p;
   for (nb::handle kind : t[0]) {
     const int k = nb::cast<int>(kind);
@@ -231,6 +234,7 @@ CallPattern pattern_from_python(nb::tuple t, const runtime::Plan& plan) {
   if (!t[3].is_none()) p.before = nb::borrow(t[3]);
   p.torch_seed = nb::cast<bool>(t[4]);
   for (nb::handle i : t[5]) p.on_host.insert(nb::cast<std::size_t>(i));
+  for (nb::handle i : t[6]) p.views.insert(nb::cast<std::size_t>(i));
   const auto frozen = std::ranges::count(p.inputs, InputKind::Frozen);
   if (p.inputs.size() - static_cast<std::size_t>(frozen) != plan.inputs.size())
     fail("a call passes {} inputs, the program takes {}", p.inputs.size(), plan.inputs.size());
@@ -363,8 +367,25 @@ bool CompiledGraph::read_input(State& state, std::size_t i, PyObject* object) co
   return false;
 }
 
-nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* args,
-                                 std::vector<nb::object>& bases) const {
+const CompiledGraph::SharedBase& CompiledGraph::base_of(State& state, const Source& source) const {
+  if (state.bases.size() <= source.index) state.bases.resize(source.index + 1);
+  SharedBase& base = state.bases[source.index];
+  if (base.tensor) return base;
+  const Tensor* any = nullptr;
+  for (std::size_t k = 0; k < sources_.size() && !base.result; ++k) {
+    if (sources_[k].kind != Source::Kind::Shared || sources_[k].index != source.index) continue;
+    const Tensor& t = state.outputs[k];
+    any = &t;
+    if (pattern_.views.contains(k)) continue;
+    const bool is_whole = static_cast<std::size_t>(t.numel()) * size_of(t.dtype) == t.storage.bytes;
+    if (is_whole && t.offset == 0) base = {Exchange::get().wrap(t), t.dtype, k};
+  }
+  if (base.result) return base;
+  const auto elements = static_cast<std::int64_t>(any->storage.bytes / size_of(source.base_dtype));
+  return base = {Exchange::get().wrap({any->storage, source.base_dtype, {elements}, {1}, 0}), source.base_dtype, {}};
+}
+
+nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* args) const {
   const Tensor& t = state.outputs[k];
   const Source& source = sources_[k];
   const Exchange& exchange = Exchange::get();
@@ -388,13 +409,8 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
       return exchange.alias(args[arguments_[source.index]], in.dtype, t, t.offset);
     }
     case Source::Kind::Shared: {
-      if (bases.size() <= source.index) bases.resize(source.index + 1);
-      nb::object& base = bases[source.index];
-      if (!base) {
-        const auto elements = static_cast<std::int64_t>(t.storage.bytes / size_of(source.base_dtype));
-        base = exchange.wrap({t.storage, source.base_dtype, {elements}, {1}, 0});
-      }
-      return exchange.alias(base, source.base_dtype, t, t.offset);
+      const SharedBase& base = base_of(state, source);
+      return base.result == k ? base.tensor : exchange.alias(base.tensor, base.dtype, t, t.offset);
     }
   }
   return nb::none();
@@ -518,7 +534,7 @@ nb::object CompiledGraph::call(PyObject** args, std::size_t count, bool lets_go)
   for (std::size_t i = 0; i < state.resolved.size(); ++i)
     if (state.resolved[i] && plan().inputs[i].mutated) nb::handle(args[arguments_[i]]).attr("copy_")(state.resolved[i]);
   std::vector<nb::object>& computed = state.computed;
-  for (std::size_t k = 0; k < state.outputs.size(); ++k) computed.push_back(result(state, k, args, state.bases));
+  for (std::size_t k = 0; k < state.outputs.size(); ++k) computed.push_back(result(state, k, args));
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(pattern_.results.size())));
   for (std::size_t k = 0; k < pattern_.results.size(); ++k) {
     const Result& r = pattern_.results[k];

@@ -50,6 +50,7 @@ struct CallPattern {
   nb::object before;              ///< called with a call's inputs before anything is done with them, if it is there
   bool torch_seed = false;        ///< random operators follow torch's default generator, not the model's own
   std::set<std::size_t> on_host;  ///< outputs of the program that torch has on the CPU, wherever the program runs
+  std::set<std::size_t> views;    ///< results of the program that the graph makes as views
 };
 
 /// Every input as it comes, every output of the program in order: for programs that were no torch.fx graph in this
@@ -111,6 +112,11 @@ class CompiledGraph {
   struct State;
   struct Lease;
   struct Source;
+  struct SharedBase {
+    nb::object tensor;
+    DType dtype = DType::U8;
+    std::optional<std::size_t> result;  ///< that it is
+  };
   /// The graph that `choose` has run in this one's place; null: none.
   CompiledGraph* chosen();
   void forget_states();
@@ -119,7 +125,10 @@ class CompiledGraph {
   void follow_stream(State&) const;
   bool read_input(State&, std::size_t i, PyObject* object) const;
   bool find_loose(PyObject** args, State&) const;
-  nb::object result(State&, std::size_t k, PyObject* const* args, std::vector<nb::object>& bases) const;
+  nb::object result(State&, std::size_t k, PyObject* const* args) const;
+  /// What results that share memory are views of: the one of them that is no view of the graph's and all of the memory,
+  /// or, where none is, a tensor that nobody else sees.
+  const SharedBase& base_of(State&, const Source&) const;
 
   CompileReport report_;
   CallPattern pattern_;

@@ -269,6 +269,7 @@ void TracedGraph::output(nb::list results, const std::set<std::size_t>& any_stri
     auto [place, added] = places.emplace(n, returned.size());
     if (added) {
       if (device_ != Device{} && on_host_.contains(n)) pattern_.on_host.insert(returned.size());
+      if (n->op && n->op->schema.is_view()) pattern_.views.insert(returned.size());
       returned.push_back(n);
       module_->outputs.push_back({n->name, any});
     } else {

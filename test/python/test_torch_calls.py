@@ -491,3 +491,45 @@ def test_complex_operators_ahead_of_time():
         with torch.no_grad():
             for got, want in zip(coil.compile(module, arguments)(*arguments), module(*arguments), strict=True):
                 torch.testing.assert_close(value(got), value(want), rtol=1e-4, atol=1e-4)
+
+
+VIEWED = {
+    "element": lambda x: ((y := x.sin()), y[0]),
+    "element first": lambda x: ((y := x.sin())[0], y),
+    "turned": lambda x: ((y := x.view(2, 2).sin()).t(), y, y[1]),
+    "channels last": lambda x: (
+        (y := x.view(1, 2, 2, 1).contiguous(memory_format=torch.channels_last).sin()),
+        y[0],
+    ),
+    "views alone": lambda x: ((y := x.sin()).view(2, 2), y.view(4, 1)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWED)
+def test_what_is_a_view_is_as_in_eager(name):
+    """A value that is returned beside views of it is none itself; autograd counts on that where one is written to."""
+    torch._dynamo.reset()
+    compiled = torch.compile(VIEWED[name], backend="coil")
+    for trains in (False, True):
+        x = torch.randn(4, requires_grad=trains)
+        got, want = compiled(x), VIEWED[name](x)
+        if name != "views alone":
+            assert [t._is_view() for t in got] == [t._is_view() for t in want]
+        assert len({t.untyped_storage().data_ptr() for t in got}) == 1
+        for results in (got, want):
+            results[-1].mul_(2)
+        for one, other in zip(got, want):
+            torch.testing.assert_close(one, other)
+
+
+def test_a_write_to_a_view_behind_a_graph_break():
+    def program(x):
+        y = (x @ x.mT).diagonal().sin()
+        first = y[0]
+        first[first > 0] = -1
+        return y
+
+    x = torch.ones(1, 2, requires_grad=True)
+    got, want = torch.compile(program, backend="coil")(x), program(x)
+    torch.testing.assert_close(got, want)
+    torch.testing.assert_close(torch.autograd.grad(got.sum(), x), torch.autograd.grad(want.sum(), x))
