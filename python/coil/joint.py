@@ -153,7 +153,7 @@ def kept_memory(forward, backward):
         if not is_kept(node):
             continue
         memory = _memory_of(made.get(node.name, node))
-        if memory.op == "placeholder" and memory is not node and not is_kept(memory):
+        if memory.op == "placeholder" and not is_kept(memory):
             continue
         found[node.name] = numbers.setdefault(memory, len(numbers)), bytes_of(memory.meta.get("val"))
     return found

@@ -64,7 +64,6 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
   CompileReport report;
   Stages stage(report, options);
   LoweredProgram lowered = lower_archive(pt2, options, stage, true);
-  wrapper::fill_constants(lowered.lines.constants, jobs_of(options));
   keep_memory_limit(lowered.lines, parse_settings(options.settings).memory_limit, language);
   if (!emitter->writes_several_devices()) wrapper::require_one_device(lowered.lines, language.c_str());
   const bool printed = output == "-";
@@ -97,6 +96,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
     files.back()->complete();
   };
   if (!printed) {
+    wrapper::fill_constants(lowered.lines.constants, jobs_of(options));
     if (auto file = wrapper::write_weights(lowered.lines, weights)) files.push_back(std::move(file));
     if (language == "cpp")
       add(std::filesystem::path(output).replace_extension(".cmake"), wrapper::cpp_cmake(output.filename().string()));

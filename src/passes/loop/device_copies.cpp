@@ -182,7 +182,7 @@ class CopyInserter {
         if (const auto copy = copies.find(v.buffer); copy != copies.end()) v.buffer = copy->second;
   }
 
-  /// It is launched on the program's device.
+  /// A kernel of the user's is launched on the program's device, and reads memory of no other.
   void check_user_kernel(const Operation& op) const {
     const auto* user = std::get_if<ir::UserCall>(&op.node);
     if (!user) return;

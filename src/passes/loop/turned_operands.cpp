@@ -63,6 +63,10 @@ class Turning {
 
   std::int64_t elements(const Layout& layout) const { return graph_.env().hint_or(sym::product(layout.sizes), 0); }
 
+  double bytes(const Layout& layout) const {
+    return static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
+  }
+
   /// How a load walks a large buffer; nothing where it does not read all of it, each element once.
   std::optional<Walk> walk_of(const Operation& op, Scalar load) const {
     if (load->op != ScalarOp::Load || !load->args.empty() || load->mask) return std::nullopt;
@@ -101,9 +105,6 @@ class Turning {
   Votes votes_beside(const Operation& op, BufferId but, const std::unordered_map<BufferId, Expr>& turned) const {
     Votes votes;
     std::unordered_set<BufferId> seen{but};
-    const auto bytes = [&](const Layout& layout) {
-      return static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
-    };
     const auto count = [&](const Layout& layout, const Exprs& index) {
       if (const auto d = innermost(layout.sizes, layout.strides); d && *d < index.size())
         votes[index[*d]] += bytes(layout);
@@ -132,7 +133,7 @@ class Turning {
         return found == votes.end() ? 0.0 : found->second;
       };
       const Layout& layout = graph_.buffer(load->buffer).layout;
-      const double own = static_cast<double>(elements(layout)) * static_cast<double>(size_of(layout.dtype));
+      const double own = bytes(layout);
       const std::size_t last = walk->sizes.size() - 1;
       for (std::size_t d = 0; d < last; ++d) {
         if (of(d) < own + of(last)) continue;
