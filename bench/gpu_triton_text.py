@@ -29,10 +29,34 @@ def batch_statistics(x):
     return torch.var_mean(x.float(), (0, 2, 3))
 
 
+def masked_attention(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, mask)
+
+
+def attention_gradients(q, k, v, slope):
+    """Those of causal attention: the operators that a traced backward graph has."""
+    out, logs, seed, offset = torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)
+    backward = torch.ops.aten._scaled_dot_product_efficient_attention_backward
+    given = (slope, q, k, v, None, out, logs, seed, offset, 0.0, [True, True, True, False], True)
+    return [out, *backward(*given)[:3]]
+
+
+def runs_of_rows(x, weight, ends):
+    """Runs of rows times a matrix for each, behind an activation."""
+    return torch._grouped_mm(F.silu(x), weight, offs=ends)
+
+
+def run_ends(rows, runs):
+    """Where runs of random lengths end; the last ends with the rows."""
+    inner = torch.randint(rows + 1, (runs - 1,), device="cuda").sort().values
+    return torch.cat([inner, torch.full((1,), rows, device="cuda")]).int()
+
+
 def cases():
     """name -> (function, arguments, largest difference allowed)"""
     make = lambda *sizes, dtype=torch.float32: torch.randn(sizes, device="cuda").to(dtype)
     half = torch.bfloat16
+    heads = lambda *sizes, count=3: tuple(make(*sizes) for _ in range(count))
     return {
         "add, relu 64M f32": (lambda x, y: F.relu(x + y) * 2, (make(8192, 8192), make(8192, 8192)), 1e-6),
         "gelu of a sum 64M bf16": (
@@ -92,6 +116,18 @@ def cases():
             lambda *tensors: [t.sin() * 2 + t for t in tensors],
             tuple(make(64, 64) for _ in range(100)),
             1e-6,
+        ),
+        "attention 8 x 12 x 1,024 x 64 f32": (F.scaled_dot_product_attention, heads(8, 12, 1024, 64), 1e-5),
+        "attention, mask 4 x 8 x 500 x 80 f32": (
+            masked_attention,
+            (*heads(4, 8, 500, 80), make(4, 1, 500, 500)),
+            1e-5,
+        ),
+        "attention's gradients 4 x 12 x 1,024 x 64": (attention_gradients, heads(4, 12, 1024, 64, count=4), 1e-4),
+        "runs of rows 8,192 x 1,024 x 2,048 bf16": (
+            runs_of_rows,
+            (make(8192, 1024, dtype=half), make(8, 1024, 2048, dtype=half), run_ends(8192, 8)),
+            2e-2,
         ),
         "digamma 4M f32": (torch.special.digamma, (make(2048, 2048),), 1e-5),
     }
