@@ -33,12 +33,8 @@ def masked_attention(q, k, v, mask):
     return F.scaled_dot_product_attention(q, k, v, mask)
 
 
-def attention_gradients(q, k, v, slope):
-    """Those of causal attention: the operators that a traced backward graph has."""
-    out, logs, seed, offset = torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, True, 0.0, True)
-    backward = torch.ops.aten._scaled_dot_product_efficient_attention_backward
-    given = (slope, q, k, v, None, out, logs, seed, offset, 0.0, [True, True, True, False], True)
-    return [out, *backward(*given)[:3]]
+def causal_attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def runs_of_rows(x, weight, ends):
@@ -56,7 +52,8 @@ def cases():
     """name -> (function, arguments, largest difference allowed)"""
     make = lambda *sizes, dtype=torch.float32: torch.randn(sizes, device="cuda").to(dtype)
     half = torch.bfloat16
-    heads = lambda *sizes, count=3: tuple(make(*sizes) for _ in range(count))
+    heads = lambda *sizes: tuple(make(*sizes) for _ in range(3))
+    leaves = lambda *sizes: tuple(t.requires_grad_() for t in heads(*sizes))
     return {
         "add, relu 64M f32": (lambda x, y: F.relu(x + y) * 2, (make(8192, 8192), make(8192, 8192)), 1e-6),
         "gelu of a sum 64M bf16": (
@@ -123,7 +120,7 @@ def cases():
             (*heads(4, 8, 500, 80), make(4, 1, 500, 500)),
             1e-5,
         ),
-        "attention's gradients 4 x 12 x 1,024 x 64": (attention_gradients, heads(4, 12, 1024, 64, count=4), 1e-4),
+        "attention's gradients 4 x 12 x 1,024 x 64": (causal_attention, leaves(4, 12, 1024, 64), 1e-4),
         "runs of rows 8,192 x 1,024 x 2,048 bf16": (
             runs_of_rows,
             (make(8192, 1024, dtype=half), make(8, 1024, 2048, dtype=half), run_ends(8192, 8)),
@@ -192,18 +189,25 @@ def languages(function, args):
     return len(re.findall(r"\(Triton\)$", report, re.MULTILINE)), len(others), others
 
 
+def with_gradients(call, args):
+    """The result and its gradients, whose slope is the result itself."""
+    out = call(*args)
+    return [out.detach(), *torch.autograd.grad(out, args, out.detach())]
+
+
 def row(name, function, args, limit, calls):
-    want, wrong, cells = function(*args), 0, [f"{queued(lambda: function(*args), calls, rounds=3):8.3f}"]
+    run = with_gradients if args[0].requires_grad else lambda call, args: call(*args)
+    want, wrong, cells = run(function, args), 0, [f"{queued(lambda: run(function, args), calls, rounds=3):8.3f}"]
     backends = [("inductor", None)] + [("coil", options) for options in SIDES.values()]
     for backend, options in backends:
         torch._dynamo.reset()
         try:
             call = torch.compile(function, backend=backend, options=options, dynamic=False)
-            far = distance(call(*args), want)
+            far = distance(run(call, args), want)
             wrong += backend == "coil" and not far <= limit
             cells += [
                 f"{far:8.1e}{' ' if far <= limit else '!'}",
-                f"{queued(lambda: call(*args), calls, rounds=3):8.3f}",
+                f"{queued(lambda: run(call, args), calls, rounds=3):8.3f}",
             ]
         except Exception as error:
             wrong += backend == "coil"

@@ -58,20 +58,23 @@ Expr predicate(Context& ctx, const BlockValue& value) {
   if (auto* number = std::get_if<ops::Value>(&value)) return expression(ctx, *number);
   const TensorBox& box = std::get<TensorBox>(value);
   Element truth = element_at(ctx, box, Exprs(box.rank(), 0), {});
-  return ctx.read(pointwise(ctx, DType::Bool, {}, box.dtype() == DType::Bool ? truth : ne(truth, 0.0)), {0, 1});
+  if (box.dtype() != DType::Bool) truth = ne(truth, 0.0);
+  return ctx.read(ir::make_pointwise(ctx.graph, DType::Bool, box.device(), {}, truth), {0, 1});
 }
 
 /// Memory that a block's results leave through.
-TensorBox slot_for(Context& ctx, DType dtype, const Exprs& sizes, const Exprs& strides) {
-  const auto [box, view] = library_result(ctx, dtype, sizes, strides);
-  ctx.graph.buffer(view.buffer).layout.fixed = true;
-  return box;
+TensorBox slot_for(Context& ctx, const sym::TensorMeta& meta) {
+  const Exprs strides = ir::dense_strides(ctx.graph.env(), meta.sizes, meta.strides);
+  ir::Layout layout{meta.dtype, meta.device, meta.sizes, strides, true};
+  return ir::whole(ctx.graph, ctx.graph.add_buffer("", ir::BufferKind::Computed, std::move(layout)).id);
 }
 
-/// For a result or a carried value with this metadata: numbers lie in memory too.
+/// For a result or a carried value with this metadata: numbers lie in memory too, the CPU's if it is one of several
+/// devices.
 TensorBox slot_for(Context& ctx, const ops::Value& meta) {
-  if (auto* t = meta.get_if<sym::TensorMeta>()) return slot_for(ctx, t->dtype, t->sizes, t->strides);
-  return slot_for(ctx, meta.is<ops::SymFloat>() || meta.is<double>() ? DType::F64 : DType::I64, {}, {});
+  if (auto* t = meta.get_if<sym::TensorMeta>()) return slot_for(ctx, *t);
+  const DType dtype = meta.is<ops::SymFloat>() || meta.is<double>() ? DType::F64 : DType::I64;
+  return slot_for(ctx, {.dtype = dtype, .device = ctx.graph.on_several_devices ? Device{} : device_of(ctx)});
 }
 
 /// The element to store into a slot of these sizes and register type, over i0, i1, …
@@ -198,9 +201,12 @@ class Carried {
     for (std::size_t k = 0; k < first.size(); ++k) {
       expect_sizes_known(ctx, metas[k]);
       auto* box = std::get_if<TensorBox>(&first[k]);
-      const TensorBox slot = box && metas[k].is<sym::TensorMeta>()
-                                 ? slot_for(ctx, box->dtype(), box->sizes, metas[k].as_tensor().strides)
-                                 : slot_for(ctx, metas[k]);
+      auto* meta = metas[k].get_if<sym::TensorMeta>();
+      const TensorBox slot =
+          box && meta
+              ? slot_for(ctx,
+                         {.dtype = box->dtype(), .device = meta->device, .sizes = box->sizes, .strides = meta->strides})
+              : slot_for(ctx, metas[k]);
       store(ctx, slot, slot.sizes, stored(ctx, first[k], slot, slot.sizes));
       slots.push_back(slot);
       buffers_.insert(*slot.storage->buffer);
@@ -217,7 +223,8 @@ class Carried {
                              body.scalar->index == ctx_.graph.ivars(slots[k].rank());
       if (unchanged) continue;
       if (reads_others(body, *slots[k].storage->buffer)) {
-        const TensorBox copy = pointwise(ctx_, slots[k].dtype(), slots[k].sizes, body);
+        const TensorBox copy =
+            ir::make_pointwise(ctx_.graph, slots[k].dtype(), slots[k].device(), slots[k].sizes, body);
         copy.realize();
         body = element(ctx_, copy, slots[k].sizes);
       }

@@ -14,6 +14,7 @@ import zipfile
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch._higher_order_ops.while_loop import while_loop
 from torch._subclasses import FakeTensorMode
 from torch.export import Dim
 
@@ -102,6 +103,17 @@ class Branches(Program):
         return chosen[0].cpu() + chosen[1], found + 1, picked * 2, picked.cpu() - 1
 
 
+class Turns(Program):
+    """A loop whose counter lies on the CPU, beside values of both that its turns hand on."""
+
+    def forward(self, x, y):
+        def turn(i, x, y):
+            return i + 1, x.sin() + i.to(x.dtype).to(self.far), y * 2 + x.select(0, 0).cpu()
+
+        first = torch.zeros((), dtype=torch.int64)
+        return while_loop(lambda i, x, y: i < 3, turn, (first, x, y))
+
+
 class Large(Program):
     """Copies to the device that nobody keeps a second copy of on the CPU, whose memory is soon another value's."""
 
@@ -144,6 +156,7 @@ CASES = {
     "writes": (Writes, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=1))),
     "large": (Large, lambda: (far(numbers(200, 300)), numbers(200, 300, seed=1))),
     "solves": (Solves, lambda: (far(numbers(4, 6)), numbers(4, 6, seed=1))),
+    "turns": (Turns, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=2))),
     "branches": (Branches, lambda n=4: (far(numbers(n, 3)), numbers(n, 3, seed=2))),
     "constants": (Constants, lambda n=4: (far(numbers(n, 6)), numbers(n, 6, seed=1))),
 }
@@ -201,7 +214,7 @@ def test_graphs_that_torch_traced(tmp_path):
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | WITH_MACHINE | path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count(" right") == 6
+    assert done.stdout.count(" right") == 7
 
 
 class Draws(Program):

@@ -42,7 +42,7 @@ class LeftToTorch(Program):
 
 
 LEFT = {"left": (LeftToTorch, lambda: (far(numbers(4, 3)), numbers(4, 3, seed=1), torch.tensor(0.5)))}
-NAMES = ("crossing", "indexes", "large", "branches", "constants")
+NAMES = ("crossing", "indexes", "large", "branches", "turns", "constants")
 
 
 def check(name, program, args):
