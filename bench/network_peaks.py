@@ -18,6 +18,7 @@ import torch
 from torch._inductor.async_compile import AsyncCompile
 
 import peaks
+from coil import budget
 from common import table
 from memory_networks import NETWORKS
 from training_peaks import in_training, planning
@@ -68,7 +69,7 @@ def coil(name, trains, settings):
     log = []
     with planning(log, "cpu", settings), torch.set_grad_enabled(trains):
         call_of(torch.compile(model, backend="coil", options={"cache": "none"} | settings), given, trains)()
-    whole = max(p["whole"] for _, p in log)
+    whole = max(budget.peak_of_runs(p, "cpu") for _, p in log)
     if not trains:  # of a package: temporaries may lie in the memory of results
         words = [f"{key}={value}" for key, value in settings.items()]
         whole = peaks.coil(model, given, words)[1] + max(p["outputs"] for _, p in log)

@@ -140,9 +140,15 @@ def _plan_of(gm, name, going, options):
     place = _place(traced, options)
     settings = {key: value for key, value in options.settings.items() if key != "memory.limit"}
     plan = traced.planned_peaks(settings, place, going)
-    # Runs on memory of torch's CUDA allocator have their temporaries in pieces.
-    peak = plan["whole" if place.startswith("cpu") else "pieces"]
+    peak = peak_of_runs(plan, place)
     return {"peak": peak + offload.bytes_ahead(gm), "need": plan["arena"] + plan["outputs"], "kept": plan["kept"]}
+
+
+def peak_of_runs(plan, place):
+    """Most bytes at once of a run as it was planned: its temporaries lie in pieces, but on the CPU in one arena if that
+    is smaller than a MiB (Binding::takes_memory_for_each_run).
+    """
+    return plan["whole" if place.startswith("cpu") and plan["arena"] < 1 << 20 else "pieces"]
 
 
 # --- What an error says

@@ -151,6 +151,8 @@ def test_inference_over_the_limit_is_told_what_lowers_memory():
 
 OUT = """
 import resource, sys
+# From the start there is some limit, so that no addresses are reserved ahead of need.
+resource.setrlimit(resource.RLIMIT_AS, (1 << 45, resource.RLIM_INFINITY))
 sys.path.insert(0, sys.argv[1])
 import torch
 import coil

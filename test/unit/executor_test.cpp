@@ -421,37 +421,38 @@ TEST(Executor, RefusesBrokenPlans) {
 }
 
 TEST(OutputPool, KeepsBlocksAndAlignsThem) {
-  auto pool = OutputPool::make();
-  const std::byte* first;
-  {
-    const Storage s = pool->allocate(5u << 20);
-    first = s.data.get();
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 4096, 0u);
-  }
-  EXPECT_GE(pool->free_bytes(), 5u << 20);
-  EXPECT_EQ(pool->allocate(5u << 20).data.get(), first);
+  auto pool = OutputPool::make(std::make_shared<PageHeap>(1u << 30));
+  const std::byte* first = pool->allocate(5u << 20).data.get();
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first) % 4096, 0u);
+  EXPECT_EQ(pool->allocate(7u << 20).data.get(), first);
+  const std::byte* kept = pool->allocate(1000).data.get();
+  EXPECT_EQ(pool->allocate(1020).data.get(), kept);
   const Storage small = pool->allocate(1), empty = pool->allocate(0);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(small.data.get()) % 64, 0u);
   EXPECT_TRUE(empty.data);
 }
 
-TEST(OutputPool, ThoseWhoBorrowInTurnsShareOneBlock) {
-  auto pool = OutputPool::make();
-  const std::byte* first = pool->lend(5u << 20).data.get();
-  EXPECT_EQ(pool->lend(1u << 20).data.get(), first);
-  {
-    const Storage large = pool->lend(9u << 20), beside = pool->lend(1u << 20);
-    EXPECT_NE(large.data.get(), beside.data.get());
-    EXPECT_EQ(pool->free_bytes(), 0u);
-  }
-  EXPECT_EQ(pool->free_bytes(), 11u << 20);  // what is lent for nine has ten
-  pool->trim();
-  EXPECT_EQ(pool->free_bytes(), 0u);
+TEST(OutputPool, CountsWhatIsInUse) {
+  auto pool = OutputPool::make(std::make_shared<PageHeap>(1u << 30));
+  const Storage before = pool->allocate(300'000);
+  pool->begin_measuring();
+  { const Storage large = pool->allocate(1'000'000), small = pool->allocate(10); }
+  const Storage later = pool->allocate(500'000);
+  EXPECT_EQ(pool->measured_bytes(), 1'000'010u);
 }
 
 TEST(OutputPool, BlocksOutliveTheirPool) {
-  Storage s = OutputPool::make()->allocate(1000);
-  std::memset(s.data.get(), 1, 1000);
+  for (std::size_t bytes : {std::size_t{1000}, std::size_t{1'000'000}}) {
+    Storage s = OutputPool::make()->allocate(bytes);
+    std::memset(s.data.get(), 1, bytes);
+  }
+}
+
+TEST(OutputPool, SaysWhenMemoryIsOut) {
+  EXPECT_EQ(error_of([] { OutputPool::make()->allocate(SIZE_MAX / 4); }),
+            fmt::format("out of memory: cannot allocate {} bytes", SIZE_MAX / 4));
+  EXPECT_EQ(error_of([] { OutputPool::make()->allocate(SIZE_MAX - 10); }),
+            fmt::format("out of memory: cannot allocate {} bytes", SIZE_MAX - 10));
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // The CPU as a device: kernels are functions of shared objects, run on OpenMP's threads; memory comes from a pool that
 // keeps its pages.
-#include <limits>
-#include <mutex>
 #include <utility>
 
 #include "runtime/device/device.h"
@@ -15,22 +13,12 @@ namespace {
 
 class CpuQueue : public Queue {
  public:
-  CpuQueue(std::shared_ptr<OutputPool> pool, std::shared_ptr<OutputPool> arenas)
-      : pool_(std::move(pool)), arenas_(std::move(arenas)) {}
+  explicit CpuQueue(std::shared_ptr<OutputPool> pool) : pool_(std::move(pool)) {}
   Device device() const override { return {}; }
   void begin() override { threads_.emplace(thread_count()); }
-  void end() noexcept override {
-    threads_.reset();
-    if (borrowed_ > 0) pool_->end_use(std::exchange(borrowed_, 0));
-  }
+  void end() noexcept override { threads_.reset(); }
   Storage allocate(std::size_t bytes) override { return pool_->allocate(bytes); }
   bool lends() const override { return true; }
-  Storage borrow(std::size_t bytes) override {
-    Storage lent = arenas_->lend(bytes);
-    pool_->begin_use(bytes);  // it counts as memory of this program's
-    borrowed_ += bytes;
-    return lent;
-  }
   void begin_measuring() override { pool_->begin_measuring(); }
   std::uint64_t measured_bytes() const override { return pool_->measured_bytes(); }
   void copy(const Tensor& to, const Tensor& from) override { copy_strided(to, from); }
@@ -44,34 +32,24 @@ class CpuQueue : public Queue {
   }
 
  private:
-  std::shared_ptr<OutputPool> pool_, arenas_;
-  std::size_t borrowed_ = 0;
+  std::shared_ptr<OutputPool> pool_;
   std::optional<ThreadScope> threads_;
 };
 
-/// Memory that all programs of the process borrow for their runs. It goes with the last program.
-std::shared_ptr<OutputPool> shared_arenas() {
-  static std::mutex mutex;
-  static std::weak_ptr<OutputPool> shared;
-  std::lock_guard lock(mutex);
-  std::shared_ptr<OutputPool> arenas = shared.lock();
-  if (!arenas) shared = arenas = OutputPool::make(std::numeric_limits<std::size_t>::max() / 2);
-  return arenas;
-}
-
 class CpuRuntime : public DeviceRuntime {
  public:
-  ~CpuRuntime() override { arenas_->trim(); }  // another program may need much less
+  ~CpuRuntime() override { heap_->trim(); }  // another program may need much less
   Device device() const override { return {}; }
   std::unique_ptr<LoadedKernels> load(const std::string& isa,
                                       std::span<const std::vector<std::byte>> libraries) override {
     require_isa(isa);
     return std::make_unique<HostKernels>(libraries);
   }
-  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(pool_, arenas_); }
+  std::unique_ptr<Queue> make_queue() override { return std::make_unique<CpuQueue>(pool_); }
 
  private:
-  std::shared_ptr<OutputPool> pool_ = OutputPool::make(), arenas_ = shared_arenas();
+  std::shared_ptr<PageHeap> heap_ = PageHeap::shared();
+  std::shared_ptr<OutputPool> pool_ = OutputPool::make(heap_);
 };
 
 [[maybe_unused]] const bool kRegistered = (register_device(DeviceType::CPU, [](int) { return open_cpu(); }), true);

@@ -97,10 +97,9 @@ class COIL_EXTENSION_API Queue {
   /// Memory of the device, at least 64-byte aligned, contents undefined. It may go back while work that uses it is
   /// still queued. Throws Error when memory is out, with `planned_bytes` in the message.
   virtual Storage allocate(std::size_t bytes) = 0;
-  /// Whether programs that take turns share the memory that `borrow` gives.
+  /// Whether memory that went back is there for other programs of the process, at little cost: those that take turns
+  /// share it then if each takes its memory for a run, in pieces, and keeps none.
   virtual bool lends() const { return false; }
-  /// Memory as above for one run, between `begin` and `end`.
-  virtual Storage borrow(std::size_t bytes) { return allocate(bytes); }
   /// Memory of the host that the device copies to while the host goes on (page-locked, where the device knows such).
   /// It may go back at any time after the copies into it have been waited for.
   virtual Storage allocate_on_host(std::size_t bytes) { return Storage::allocate(bytes); }

@@ -1,7 +1,5 @@
 #include "runtime/device/output_pool.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
@@ -12,7 +10,8 @@
 namespace coil::runtime {
 namespace {
 
-constexpr std::size_t kLine = 64, kPage = 4096, kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kLarge = std::size_t{128} << 10;  // from here on blocks are the heap's
 
 /// Capacities come in four steps for each power of two, so that slightly different sizes share blocks.
 std::size_t capacity_for(std::size_t bytes) {
@@ -23,78 +22,32 @@ std::size_t capacity_for(std::size_t bytes) {
 
 }  // namespace
 
-/// Lies at the end of its own memory.
+/// A small one's lies at the end of its own memory.
 struct OutputPool::Block : PooledBlock {
-  Block(std::byte* data, std::size_t capacity) : data(data), capacity(capacity) {}
-  std::byte* data;
-  std::size_t capacity, used = 0;
+  std::byte* data = nullptr;
+  std::size_t capacity = 0, used = 0;  ///< of a large block both are what was asked for
+  bool large = false;
 };
 
-std::shared_ptr<OutputPool> OutputPool::make(std::size_t keep_bytes) {
-  return std::shared_ptr<OutputPool>(new OutputPool(keep_bytes));
+std::shared_ptr<OutputPool> OutputPool::make(std::shared_ptr<PageHeap> heap) {
+  return std::shared_ptr<OutputPool>(new OutputPool(std::move(heap)));
 }
 
-OutputPool::~OutputPool() { trim(); }
-
-void OutputPool::trim() {
-  std::lock_guard lock(mutex_);
-  for (auto& [capacity, blocks] : free_) {
+OutputPool::~OutputPool() {
+  for (const auto& [capacity, blocks] : free_)
     for (Block* block : blocks) std::free(block->data);
-    blocks.clear();
-  }
-  free_bytes_ = 0;
-}
-
-OutputPool::Block* OutputPool::take(std::size_t capacity) {
-  std::vector<Block*>& blocks = free_.find(capacity)->second;
-  Block* block = blocks.back();
-  blocks.pop_back();
-  free_bytes_ -= capacity;
-  return block;
+  for (Block* record : records_) delete record;
 }
 
 Storage OutputPool::allocate(std::size_t bytes) {
-  const std::size_t capacity = capacity_for(bytes);
-  if (capacity < bytes) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
-  Block* block = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    if (auto found = free_.find(capacity); found != free_.end() && !found->second.empty()) block = take(capacity);
-  }
-  return hand_out(block, bytes, capacity);
-}
-
-Storage OutputPool::lend(std::size_t bytes) {
-  const std::size_t capacity = capacity_for(bytes);
-  if (capacity < bytes) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
-  Block *block = nullptr, *too_small = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    const auto there = [](const auto& blocks) { return !blocks.second.empty(); };
-    const auto large = std::find_if(free_.lower_bound(capacity), free_.end(), there);
-    const auto largest = std::find_if(free_.rbegin(), free_.rend(), there);
-    if (large != free_.end())
-      block = take(large->first);
-    else if (largest != free_.rend())
-      too_small = take(largest->first);
-  }
-  if (too_small) std::free(too_small->data);
-  return hand_out(block, bytes, capacity);
-}
-
-/// The block, or a new one.
-Storage OutputPool::hand_out(Block* block, std::size_t bytes, std::size_t capacity) {
-  if (!block) {
-    const std::size_t alignment = capacity >= 2 * kHugePage ? kHugePage : capacity >= (1u << 20) ? kPage : kLine;
-    const std::size_t whole = (capacity + sizeof(Block) + alignment - 1) / alignment * alignment;
-    auto* data = whole < capacity ? nullptr : static_cast<std::byte*>(std::aligned_alloc(alignment, whole));
-    if (!data) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
-    // Huge pages make the first touch of a block up to ten times cheaper; a kernel that has none ignores the advice.
-    if (alignment == kHugePage) madvise(data, capacity / kHugePage * kHugePage, MADV_HUGEPAGE);
-    block = new (data + capacity) Block(data, capacity);
-    std::lock_guard lock(mutex_);
-    free_[capacity].reserve(free_[capacity].size() + 16);  // so that giving back does not allocate
-  }
+  const bool large = bytes >= kLarge;
+  const std::size_t capacity = large ? bytes : capacity_for(bytes);
+  Block* block = find(large ? 0 : capacity);
+  if (large)
+    block = make_large(bytes, block);
+  else if (!block)
+    block = make_small(capacity);
+  if (!block) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
   {
     std::lock_guard lock(mutex_);
     block->used = bytes;
@@ -104,33 +57,53 @@ Storage OutputPool::hand_out(Block* block, std::size_t bytes, std::size_t capaci
   return {share_block(shared_from_this(), block, block->data), bytes};
 }
 
-void OutputPool::give_back(Block* block) noexcept {
-  {
-    std::lock_guard lock(mutex_);
-    used_bytes_ -= block->used;
-    if (free_bytes_ + block->capacity <= keep_bytes_) {
-      free_[block->capacity].push_back(block);
-      free_bytes_ += block->capacity;
-      return;
-    }
+/// A free block of this capacity; for 0 the record of a large one. Null where there is none.
+OutputPool::Block* OutputPool::find(std::size_t capacity) {
+  std::lock_guard lock(mutex_);
+  std::vector<Block*>* blocks = &records_;
+  if (capacity > 0) {
+    const auto found = free_.find(capacity);
+    if (found == free_.end()) return nullptr;
+    blocks = &found->second;
   }
-  std::free(block->data);
+  if (blocks->empty()) return nullptr;
+  Block* block = blocks->back();
+  blocks->pop_back();
+  return block;
 }
 
-void OutputPool::begin_use(std::size_t bytes) {
+OutputPool::Block* OutputPool::make_small(std::size_t capacity) {
+  const std::size_t whole = (capacity + sizeof(Block) + kLine - 1) / kLine * kLine;
+  auto* data = static_cast<std::byte*>(std::aligned_alloc(kLine, whole));
+  if (!data) return nullptr;
+  auto* block = new (data + capacity) Block;
+  block->data = data;
+  block->capacity = capacity;
   std::lock_guard lock(mutex_);
-  used_bytes_ += bytes;
-  most_bytes_ = std::max(most_bytes_, used_bytes_);
+  free_[capacity].reserve(free_[capacity].size() + 16);  // so that giving back does not allocate
+  return block;
 }
 
-void OutputPool::end_use(std::size_t bytes) {
+OutputPool::Block* OutputPool::make_large(std::size_t bytes, Block* record) {
+  if (!record) {
+    record = new Block;
+    std::lock_guard lock(mutex_);
+    records_.reserve(records_.size() + 16);
+  }
+  record->data = heap_->allocate(bytes);
+  record->capacity = bytes;
+  record->large = true;
+  if (record->data) return record;
   std::lock_guard lock(mutex_);
-  used_bytes_ -= bytes;
+  records_.push_back(record);
+  return nullptr;
 }
 
-std::size_t OutputPool::free_bytes() const {
+void OutputPool::give_back(Block* block) noexcept {
+  if (block->large) heap_->give_back(block->data, block->capacity);
   std::lock_guard lock(mutex_);
-  return free_bytes_;
+  used_bytes_ -= block->used;
+  (block->large ? records_ : free_.find(block->capacity)->second).push_back(block);
 }
 
 void OutputPool::begin_measuring() {

@@ -292,15 +292,11 @@ void Binding::check_limit() const {
   if (plan_.memory_limit) check_memory_limit(plan_, need(), now_.buffer_bytes);
 }
 
-Storage Binding::new_temporaries(Queue& queue, std::size_t bytes) const {
-  return takes_memory_for_each_run() ? queue.borrow(bytes) : queue.allocate(bytes);
-}
-
 void Binding::take_memory() {
   if (arena_.bytes < now_.arena_bytes) {
     arena_ = {};
     queue_.planned_bytes = need().total();
-    arena_ = new_temporaries(queue_, now_.arena_bytes);
+    arena_ = queue_.allocate(now_.arena_bytes);
   }
   grow_workspace();
   take_other_memory();
@@ -431,7 +427,7 @@ void Binding::grow_workspace() {
   for (std::uint32_t place = 0; place <= others_.size(); ++place)
     if (Storage& memory = workspace(place); memory.bytes < workspace_bytes(place)) {
       memory = {};
-      memory = new_temporaries(queue_of(place), workspace_bytes(place));
+      memory = queue_of(place).allocate(workspace_bytes(place));
     }
 }
 

@@ -232,7 +232,6 @@ class Binding {
 
   // pieces.cpp
   bool has_pieces() const { return allows_pieces_ && !walks() && others_.size() == 0; }
-  Storage new_temporaries(Queue&, std::size_t bytes) const;
   void bind_pieces();
   std::vector<Interval> lives_of_temporaries() const;
   std::vector<std::uint64_t> scratch_of_steps() const;

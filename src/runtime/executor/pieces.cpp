@@ -17,7 +17,7 @@ void Binding::bind_pieces() {
   now_.pieces.clear();
   now_.pieces_by_last.clear();
   now_.piece_bytes = 0;
-  if (!has_pieces() || now_.steps.empty()) return;
+  if (!has_pieces() || now_.steps.empty() || !takes_memory_for_each_run()) return;
   std::vector<std::uint64_t> beside(now_.steps.size(), 0), outputs = beside;
   add_beside(beside, true);
   add_beside(outputs, false);
