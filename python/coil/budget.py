@@ -30,7 +30,7 @@ class Partitioner:
         self.joint, self.torchs = graph, torchs
         least = math.floor(self.options.budget * 10 + 1e-9)
         if least == 10:
-            self.chosen = _Division(1.0, joint.divided(graph, inputs, 1.0, **torchs))
+            self.chosen = _Division(1.0, self._divided(graph, inputs, 1.0))
         else:
             self.chosen = min(self._divisions(least), key=_Division.peak)
         if self.options.offload:
@@ -45,11 +45,17 @@ class Partitioner:
             _measure(found, self.options)
         return found
 
+    def _divided(self, graph, inputs, budget):
+        graphs = joint.divided(graph, inputs, budget, **self.torchs)
+        if not self.options.record:  # what is recorded keeps its memory
+            joint.tell_what_goes(*graphs)
+        return graphs
+
     def _divisions(self, least):
         """By budgets from 1 down to `least` tenths; those that keep the same only once."""
         found, known = [], set()
         for tenths in range(10, least - 1, -1):
-            graphs = joint.divided(joint.copied(self.joint), (), tenths / 10, **self.torchs)
+            graphs = self._divided(joint.copied(self.joint), (), tenths / 10)
             kept = str(graphs[0].graph.output_node().args[0])
             if kept not in known:
                 known.add(kept)

@@ -361,7 +361,7 @@ class Translator:
                 value.is_neg() or value.is_conj() or node.name.startswith("tangents_")
             )
             self.nodes[node] = self.native.placeholder(
-                node.name, self.meta(value, node.name), self.strides.get(node.name), lazy
+                node.name, self.meta(value, node.name), self.strides.get(node.name), lazy, node.meta.get("goes")
             )
 
     def get_attr(self, node):

@@ -159,6 +159,16 @@ def kept_memory(forward, backward):
     return found
 
 
+def tell_what_goes(forward, backward):
+    """Notes at a backward graph's inputs which memory a run lets go of when it needs it no more: the compiler orders
+    calls by that.
+    """
+    going = kept_memory(forward, backward)
+    for node in backward.graph.find_nodes(op="placeholder"):
+        if node.name in going:
+            node.meta["goes"] = going[node.name]
+
+
 def kept_bytes(backward):
     inputs = backward.graph.find_nodes(op="placeholder")
     return sum(bytes_of(node.meta.get("val")) for node in inputs if is_kept(node))

@@ -151,7 +151,8 @@ void bind_traced_graph(nb::module_& m) {
            nb::arg("high").none(), nb::arg("unbacked"))
       .def("assume", &TracedGraph::assume, nb::arg("condition"), nb::arg("reason"))
       .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(),
-           nb::arg("strides") = nb::none(), nb::arg("lazy") = false, nb::keep_alive<0, 1>())
+           nb::arg("strides") = nb::none(), nb::arg("lazy") = false, nb::arg("goes") = nb::none(),
+           nb::keep_alive<0, 1>())
       .def("constant", &TracedGraph::constant, nb::keep_alive<0, 1>())
       .def("call", &TracedGraph::call, nb::arg("target"), nb::arg("args"), nb::arg("kwargs"), nb::arg("name"),
            nb::arg("meta").none(), nb::arg("stack_trace"), nb::keep_alive<0, 1>())

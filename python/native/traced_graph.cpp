@@ -159,7 +159,8 @@ Value TracedGraph::value(nb::handle h) {
   fail("an argument of type {} is not supported", nb::cast<std::string>(nb::type_name(h.type())));
 }
 
-NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::handle strides, bool lazy) {
+NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::handle strides, bool lazy,
+                                    std::optional<std::pair<std::uint32_t, std::uint64_t>> goes) {
   Value value = meta(m);
   InputKind kind = InputKind::Tensor;
   std::optional<Value> constant;
@@ -177,6 +178,7 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::h
   n->meta.origins = {n->name};
   current().inputs.push_back({n->name, n->name, std::move(constant)});
   if (!open_.empty()) return {n};
+  if (goes) module_->inputs.back().goes = GoingMemory{goes->first, goes->second};
   if (!strides.is_none()) {
     Exprs& given = module_->inputs.back().strides.emplace();
     laid_out_anew_.insert(n);
@@ -336,7 +338,7 @@ std::pair<LoweredProgram, runtime::Plan> TracedGraph::planned(const CompileOptio
 nb::dict TracedGraph::planned_peaks(const CompileOptions& options,
                                     const std::map<std::string, std::pair<std::uint32_t, std::uint64_t>>& going) {
   const runtime::Plan plan = planned(options).second;
-  std::map<std::uint32_t, runtime::GoingMemory> places;
+  std::map<std::uint32_t, GoingMemory> places;
   for (std::uint32_t i = 0; i < plan.inputs.size(); ++i)
     if (const auto found = going.find(plan.inputs[i].name); found != going.end())
       places[i] = {found->second.first, found->second.second};

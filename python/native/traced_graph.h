@@ -45,8 +45,10 @@ class TracedGraph {
   /// A condition on sizes that holds in every call: sympy's `srepr`. The program may rely on it, and checks it.
   void assume(const std::string& condition, const std::string& reason);
   /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it. `lazy`: a
-  /// tensor that torch may have put off to negate or conjugate when a call passes it.
-  NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides, bool lazy);
+  /// tensor that torch may have put off to negate or conjugate when a call passes it. `goes`: the number of its memory,
+  /// and its bytes, where the caller lets go of it while a run lasts.
+  NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides, bool lazy,
+                         std::optional<std::pair<std::uint32_t, std::uint64_t>> goes);
   /// A tensor that belongs to the graph; its memory is shared, and `tensor` is what results that view it are views of.
   NodeHandle constant(const std::string& name, nb::object tensor, nb::handle meta);
   /// An input of the graph in whose place the program holds this tensor: calls pass one there, which is not looked at.

@@ -13,6 +13,7 @@
 #include "ops/registry.h"
 #include "ops/user_kernel.h"
 #include "ops/value.h"
+#include "support/going_memory.h"
 #include "sym/shape_env.h"
 #include "tensor/tensor.h"
 
@@ -206,6 +207,8 @@ struct Input {
   /// How its memory lies, where that is not as the placeholder is recorded: what a program reads that another one saved
   /// for it (Output::any_strides). Operators see the recorded strides.
   std::optional<Exprs> strides = {};
+  /// Its memory goes while a run lasts, when nothing needs it any more.
+  std::optional<GoingMemory> goes = {};
 };
 
 /// A user output and its path in the program's result (`y.0`; `output` for one bare value); its value is the output

@@ -427,6 +427,10 @@ class Parser final : TextCursor {
           in.strides.emplace();
           for (const Value& s : strides.as_list()) in.strides->push_back(s.as_int());
         }
+        if (accept("goes")) {
+          const auto number = static_cast<std::uint32_t>(integer());
+          in.goes = GoingMemory{number, static_cast<std::uint64_t>(integer())};
+        }
         m.inputs.push_back(std::move(in));
       } else if (accept("output")) {
         m.outputs.push_back({string()});

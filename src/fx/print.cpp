@@ -111,7 +111,8 @@ class Printer {
     bool plain = m.inputs.size() == placeholders.size();
     for (std::size_t i = 0; plain && i < placeholders.size(); ++i) {
       const Input& in = m.inputs[i];
-      plain = in.placeholder == placeholders[i]->name && in.path == in.placeholder && !in.constant && !in.strides;
+      plain = in.placeholder == placeholders[i]->name && in.path == in.placeholder && !in.constant && !in.strides &&
+              !in.goes;
     }
     if (!plain)
       for (const Input& in : m.inputs) {
@@ -119,6 +120,7 @@ class Printer {
         if (in.constant) out += fmt::format(" = {}", ops::to_string(*in.constant));
         if (in.strides)
           out += fmt::format(" strides {}", ops::to_string(Values(in.strides->begin(), in.strides->end())));
+        if (in.goes) out += fmt::format(" goes {} {}", in.goes->number, in.goes->bytes);
         out += "\n";
       }
     plain = true;

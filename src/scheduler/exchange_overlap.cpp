@@ -66,6 +66,7 @@ class TimedLister {
         memory_(program.memory),
         urgency_(urgency),
         peak_bytes_(peak_bytes),
+        live_(memory_.given_bytes()),
         followers_(followers_of(memory_)),
         left_(memory_.steps.size()),
         touches_(memory_.storages.size(), 0),
@@ -111,7 +112,7 @@ class TimedLister {
   bool fits(StepId s) const {
     std::uint64_t live = live_;
     for (StorageId t : memory_.steps[s].touches)
-      if (memory_.storages[t].of == StorageClass::Temporary && !there_[t]) live += memory_.storages[t].bytes;
+      if (memory_.is_made(t) && !there_[t]) live += memory_.storages[t].bytes;
     return live <= peak_bytes_;
   }
 
@@ -152,10 +153,10 @@ class TimedLister {
     order_.push_back(s);
     clock_.run(s);
     for (StorageId t : memory_.steps[s].touches) {
-      const Storage& storage = memory_.storages[t];
-      if (storage.of == StorageClass::Temporary && !there_[t]) live_ += storage.bytes;
+      const std::uint64_t bytes = memory_.storages[t].bytes;
+      if (memory_.is_made(t) && !there_[t]) live_ += bytes;
       there_[t] = true;
-      if (--touches_[t] == 0 && storage.of == StorageClass::Temporary) live_ -= storage.bytes;
+      if (--touches_[t] == 0 && memory_.is_freed(t)) live_ -= bytes;
     }
     for (StepId f : followers_[s])
       if (--left_[f] == 0) make_ready(f);
@@ -164,7 +165,7 @@ class TimedLister {
   const TimedProgram& program_;
   const MemoryProgram& memory_;
   Urgency urgency_;
-  std::uint64_t peak_bytes_, live_ = 0;
+  std::uint64_t peak_bytes_, live_;
   std::vector<std::vector<StepId>> followers_;
   std::vector<std::size_t> left_;     ///< steps that have to run before
   std::vector<std::size_t> touches_;  ///< of a storage, that are to come

@@ -46,14 +46,12 @@ class Lister {
  private:
   using Key = std::tuple<std::int64_t, std::int64_t, StepId>;
 
-  bool counts(StorageId t) const { return program_.storages[t].of == StorageClass::Temporary; }
-
   Key key(StepId s) const {
     std::int64_t born = 0, freed = 0;
     for (StorageId t : program_.steps[s].touches) {
-      const auto bytes = static_cast<std::int64_t>(counts(t) ? program_.storages[t].bytes : 0);
-      if (!there_[t]) born += bytes;
-      if (left_[t] == 1) freed += bytes;
+      const auto bytes = static_cast<std::int64_t>(program_.storages[t].bytes);
+      if (!there_[t] && program_.is_made(t)) born += bytes;
+      if (left_[t] == 1 && program_.is_freed(t)) freed += bytes;
     }
     std::int64_t handed = 0;
     for (auto [from, to] : program_.steps[s].in_place)
@@ -230,7 +228,11 @@ std::vector<StepId> list_order(const MemoryProgram& program, Growth growth) { re
 std::vector<StepId> demand_order(const MemoryProgram& program) { return Demander(program).run(); }
 
 MemoryProgram reversed(const MemoryProgram& program) {
-  MemoryProgram out{program.storages, {}};
+  MemoryProgram out{program.storages, {}, program.counts_callers};
+  if (program.counts_callers)
+    for (Storage& s : out.storages)
+      if (s.of == StorageClass::Output || s.of == StorageClass::Given)
+        s.of = s.of == StorageClass::Output ? StorageClass::Given : StorageClass::Output;
   const std::size_t n = program.steps.size();
   out.steps.resize(n);
   for (StepId s = 0; s < n; ++s) {
@@ -262,6 +264,12 @@ MemoryOrder listed_for_memory(const MemoryProgram& program) {
 
 MemoryOrder order_for_memory(const MemoryProgram& program) {
   MemoryOrder best = listed_for_memory(program);
+  if (program.counts_callers) {  // what is best for temporaries alone is one more to begin with
+    MemoryProgram temporaries = program;
+    temporaries.counts_callers = false;
+    MemoryOrder found = order_for_memory(temporaries);
+    offer(program, std::move(found.steps), found.name, best);
+  }
   const std::uint64_t least = least_peak(program);
   if (best.found.temporaries <= least) return best;
   std::vector<StepId> improved = best.steps;
@@ -280,7 +288,9 @@ std::vector<StepId> begun_late(const MemoryProgram& program, const std::vector<S
   const auto makes_all = [&](std::size_t at) {
     const MemoryStep& step = program.steps[order[at]];
     return !step.touches.empty() && std::ranges::all_of(step.touches, [&](StorageId s) {
-      return program.storages[s].of != StorageClass::Caller && lives[s].first == at && lives[s].last > at;
+      const StorageClass of = program.storages[s].of;
+      const bool is_made = of == StorageClass::Temporary || of == StorageClass::Output;
+      return is_made && lives[s].first == at && lives[s].last > at;
     });
   };
   for (std::size_t at = 0; at < order.size(); ++at) {

@@ -10,7 +10,7 @@ namespace {
 
 using Steps = std::uint64_t;  ///< a set of the window's steps
 
-/// A temporary as the window sees it.
+/// Memory that counts, as the window sees it.
 struct Local {
   std::uint64_t bytes = 0;
   Steps touched_by = 0;
@@ -70,14 +70,14 @@ class Window {
   }
 
  private:
-  /// Temporaries that the window touches get numbers of their own; the others that live through it are `base_`.
+  /// What counts and the window touches gets a number of its own; the rest that lives through it does not matter.
   void find_storages(const MemoryProgram& program, std::span<const StepId> order, std::size_t first) {
     std::unordered_map<StorageId, std::uint32_t> number;
     steps_.resize(window_.size());
     for (std::uint32_t k = 0; k < window_.size(); ++k) {
       const MemoryStep& step = program.steps[window_[k]];
       for (StorageId s : step.touches) {
-        if (program.storages[s].of != StorageClass::Temporary) continue;
+        if (!program.counts(s)) continue;
         auto [it, added] = number.emplace(s, static_cast<std::uint32_t>(storages_.size()));
         if (added) storages_.push_back({program.storages[s].bytes});
         storages_[it->second].touched_by |= Steps{1} << k;
@@ -87,8 +87,8 @@ class Window {
     }
     const std::vector<Life> life = lives_in(program, order);
     for (auto [s, k] : number) {
-      storages_[k].before = life[s].first < first;
-      storages_[k].after = life[s].last >= first + window_.size();
+      storages_[k].before = life[s].first < first || !program.is_made(s);
+      storages_[k].after = life[s].last >= first + window_.size() || !program.is_freed(s);
     }
     for (const Local& l : storages_)
       if (l.before) base_ += l.bytes;

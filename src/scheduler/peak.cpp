@@ -26,17 +26,16 @@ void add_hand_overs(const MemoryStep& step, std::size_t at, const std::vector<Li
 template <class F>
 void walk(const MemoryProgram& program, std::span<const StepId> order, F&& at) {
   const std::vector<Life> life = lives_in(program, order);
-  std::uint64_t live = 0, outputs = 0;
+  std::uint64_t live = program.given_bytes(), outputs = 0;
   HandOvers handed;
   for (std::size_t k = 0; k < order.size(); ++k) {
     const MemoryStep& step = program.steps[order[k]];
     std::uint64_t freed = 0;
     for (StorageId s : step.touches) {
       const Storage& storage = program.storages[s];
-      if (storage.of == StorageClass::Output && life[s].first == k) outputs += storage.bytes;
-      if (storage.of != StorageClass::Temporary) continue;
-      if (life[s].first == k) live += storage.bytes;
-      if (life[s].last == k) freed += storage.bytes;
+      if (storage.of == StorageClass::Output && !program.counts_callers && life[s].first == k) outputs += storage.bytes;
+      if (program.is_made(s) && life[s].first == k) live += storage.bytes;
+      if (program.is_freed(s) && life[s].last == k) freed += storage.bytes;
     }
     handed.clear();
     add_hand_overs(step, k, life, handed);
@@ -53,6 +52,13 @@ void merge_sorted(std::vector<StepId>& ids) {
 }
 
 }  // namespace
+
+std::uint64_t MemoryProgram::given_bytes() const {
+  std::uint64_t bytes = 0;
+  for (StorageId s = 0; s < storages.size(); ++s)
+    if (counts(s) && !is_made(s)) bytes += storages[s].bytes;
+  return bytes;
+}
 
 StepOrder::StepOrder(MemoryProgram& program) : program_(program), uses_(program.storages.size()) {}
 
@@ -109,11 +115,11 @@ std::vector<std::uint64_t> live_bytes(const MemoryProgram& program, std::span<co
 }
 
 std::uint64_t least_peak(const MemoryProgram& program) {
-  std::uint64_t most = 0;
+  std::uint64_t most = program.given_bytes();
   for (const MemoryStep& step : program.steps) {
     std::uint64_t bytes = 0, handed = 0;
     for (StorageId s : step.touches)
-      if (program.storages[s].of == StorageClass::Temporary) bytes += program.storages[s].bytes;
+      if (program.counts(s)) bytes += program.storages[s].bytes;
     for (auto [from, to] : step.in_place) handed += program.storages[to].bytes;
     most = std::max(most, bytes - std::min(bytes, handed));
   }

@@ -14,8 +14,9 @@ namespace coil::scheduler {
 using StorageId = std::uint32_t;
 using StepId = std::uint32_t;
 
-/// Whose memory it is: the caller's (inputs, constants), the arena's, or the caller's from the step that makes it on.
-enum class StorageClass : std::uint8_t { Caller, Temporary, Output };
+/// Whose memory it is: the caller's (inputs, constants), the arena's, the caller's from the step that makes it on, or
+/// the caller's until the last step that touches it.
+enum class StorageClass : std::uint8_t { Caller, Temporary, Output, Given };
 
 struct Storage {
   std::uint64_t bytes = 0;
@@ -33,6 +34,17 @@ struct MemoryStep {
 struct MemoryProgram {
   std::vector<Storage> storages;
   std::vector<MemoryStep> steps;  ///< as written: each after those that it must follow
+  /// The caller's memory comes and goes as steps need it, from the same allocator: Output and Given count like
+  /// temporaries that end with the last step, and that are there before the first.
+  bool counts_callers = false;
+
+  bool counts(StorageId s) const {
+    return storages[s].of == StorageClass::Temporary || (counts_callers && storages[s].of != StorageClass::Caller);
+  }
+  bool is_made(StorageId s) const { return counts(s) && storages[s].of != StorageClass::Given; }
+  bool is_freed(StorageId s) const { return counts(s) && storages[s].of != StorageClass::Output; }
+  /// Of what counts and is there before the first step.
+  std::uint64_t given_bytes() const;
 };
 
 /// Adds steps that read and write storages, each after those whose order with it means something: a read follows the
@@ -65,7 +77,7 @@ std::vector<Life> lives_in(const MemoryProgram&, std::span<const StepId> order);
 std::vector<std::pair<StorageId, StorageId>> hand_overs(const MemoryProgram&, std::span<const StepId> order);
 
 struct Peak {
-  std::uint64_t temporaries = 0;  ///< bytes of the arena at its fullest, before packing
+  std::uint64_t temporaries = 0;  ///< bytes of all that counts at its fullest, before packing
   std::uint64_t with_outputs = 0;
   std::size_t at = 0;  ///< the first place in the order where temporaries are at their fullest
 };

@@ -99,8 +99,8 @@ class Builder {
       const BufferId b = graph_.inputs[i];
       p_.buffers[b].kind = BufferKind::Input;
       p_.buffers[b].index = i;
-      p_.inputs.push_back(
-          {module_.inputs[i].path, b, graph_.mutated.contains(b), module_.inputs[i].constant.has_value()});
+      p_.inputs.push_back({module_.inputs[i].path, b, graph_.mutated.contains(b),
+                           module_.inputs[i].constant.has_value(), std::nullopt, module_.inputs[i].goes});
       const fx::Node* node = module_.graph.find(module_.inputs[i].placeholder);
       if (!node || module_.inputs[i].constant) continue;
       if (auto* e = node->meta.value.get_if<Expr>()) p_.inputs.back().number = *e;

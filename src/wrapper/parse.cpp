@@ -262,6 +262,10 @@ class Parser {
       Input in{c.peek() == '"' ? c.quoted() : b.name, id};
       in.mutated = c.accept("mutated");
       in.unused = c.accept("unused");
+      if (c.accept("goes")) {
+        const auto number = static_cast<std::uint32_t>(c.integer());
+        in.goes = GoingMemory{number, static_cast<std::uint64_t>(c.integer())};
+      }
       if (c.accept("number")) in.number = expr(c, {" bytes"});
       p_.inputs.push_back(std::move(in));
     } else if (kind == "constant") {

@@ -14,6 +14,7 @@
 
 #include "codegen/kernel.h"
 #include "ops/call_argument.h"
+#include "support/going_memory.h"
 #include "sym/shape_env.h"
 #include "tensor/device.h"
 #include "tensor/tensor.h"
@@ -178,6 +179,7 @@ struct Input {
   BufferId buffer = 0;
   bool mutated = false, unused = false;
   std::optional<Expr> number;  ///< what a number is called in expressions
+  std::optional<GoingMemory> goes = {};
 };
 
 struct Constant {

@@ -158,6 +158,11 @@ class Borders {
   std::vector<std::vector<BufferId>> touches_;
 };
 
+/// Of an input whose memory goes; all of that is the first input's of its number, and the others' is nothing.
+scheduler::Storage given_storage(const Input& in, std::uint64_t bytes, bool is_first) {
+  return {is_first ? std::max(bytes, in.goes->bytes) : 0, StorageClass::Given};
+}
+
 scheduler::Storage storage_of(const Program& p, const Buffer& b) {
   const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, p.env->hint_or(b.bytes, kUnknownBytes)));
   const StorageClass of = b.kind == BufferKind::Temporary ? StorageClass::Temporary
@@ -171,6 +176,7 @@ class StepsBuilder {
   StepsBuilder(const Program& p, Exchanges exchanges, SymbolOrder symbols)
       : p_(p), exchanges_(exchanges), symbols_(symbols), borders_(p), failures_(out_) {
     for (const Buffer& b : p.buffers) out_.program.storages.push_back(storage_of(p, b));
+    add_given();
     if (symbols == SymbolOrder::AsWritten) return;
     for (Expr s : runtime_symbols(p)) {
       places_.emplace(s, static_cast<StorageId>(out_.program.storages.size()));
@@ -187,6 +193,7 @@ class StepsBuilder {
       const bool writes_to_caller = std::ranges::any_of(u.writes, [&](BufferId b) { return of_caller(b); });
       const std::vector<StorageId> mentioned = add_symbols(line, u);
       u.reads.insert(u.reads.end(), borders_.at(k).begin(), borders_.at(k).end());
+      touch_given(u);
       const StepId step = order.add(u.reads, u.writes);
       out_.line_of.push_back(k);
       keep_order(step, line);
@@ -204,7 +211,29 @@ class StepsBuilder {
   }
 
  private:
-  bool of_caller(BufferId b) const { return out_.program.storages[b].of == StorageClass::Caller; }
+  bool of_caller(BufferId b) const {
+    return out_.program.storages[b].of == StorageClass::Caller || out_.program.storages[b].of == StorageClass::Given;
+  }
+
+  void add_given() {
+    std::map<std::uint32_t, BufferId> first;
+    for (const Input& in : p_.inputs) {
+      if (!in.goes || in.mutated) continue;
+      scheduler::Storage& storage = out_.program.storages[in.buffer];
+      const auto [owner, added] = first.emplace(in.goes->number, in.buffer);
+      storage = given_storage(in, storage.bytes, added);
+      if (!added) shared_given_[in.buffer] = owner->second;
+      out_.program.counts_callers = true;
+    }
+  }
+
+  /// Who reads a view of given memory touches the memory.
+  void touch_given(Uses& u) const {
+    if (shared_given_.empty()) return;
+    const std::vector<BufferId> reads = u.reads;
+    for (BufferId b : reads)
+      if (const auto whole = shared_given_.find(b); whole != shared_given_.end()) u.reads.push_back(whole->second);
+  }
 
   /// Symbols as values: what tells one writes it, what mentions it reads it. Gives those that the line mentions.
   std::vector<StorageId> add_symbols(const Line& line, Uses& u) const {
@@ -278,6 +307,7 @@ class StepsBuilder {
   const Exchanges exchanges_;
   const SymbolOrder symbols_;
   std::unordered_map<Expr, StorageId> places_;         ///< what stands for each symbol that the run tells
+  std::map<BufferId, BufferId> shared_given_;          ///< views of given memory, with the input that has its bytes
   std::map<StorageId, std::vector<StepId>> asserted_;  ///< assertions about each so far
   LineSteps out_;
   Borders borders_;
@@ -332,8 +362,10 @@ void order_for_memory(Program& p) {
   const std::vector<StepId> written = scheduler::written_order(steps.program);
   p.memory_order = {order.written.temporaries, order.written.temporaries, "as written"};
   const std::uint64_t saved = order.written.temporaries - order.found.temporaries;
-  const bool is_better = saved * 64 > order.written.temporaries &&
-                         packed_bytes(steps.program, order.steps) < packed_bytes(steps.program, written);
+  // Where the caller's memory counts, temporaries lie in pieces, which come close to the estimate.
+  const bool is_better =
+      saved * 64 > order.written.temporaries &&
+      (steps.program.counts_callers || packed_bytes(steps.program, order.steps) < packed_bytes(steps.program, written));
   if (is_better) p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
   const std::vector<StepId> late = scheduler::begun_late(steps.program, is_better ? order.steps : written);
   if (late != written) reorder(p, steps, late);

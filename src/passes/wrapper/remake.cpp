@@ -86,7 +86,9 @@ class Remaker {
       } else {
         const Buffer& from = p_.buffers[b];
         const bool is_seed = from.kind == BufferKind::Constant && p_.constants[from.index].seed;
-        if (steps_.program.storages[b].of != StorageClass::Caller || written_[b] != 0 || is_seed) return std::nullopt;
+        const StorageClass of = steps_.program.storages[b].of;
+        const bool is_callers = of == StorageClass::Caller || of == StorageClass::Given;
+        if (!is_callers || written_[b] != 0 || is_seed) return std::nullopt;
         read += bytes(b);
       }
     }

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "runtime/plan/plan.h"
+#include "support/going_memory.h"
 
 namespace coil::runtime {
 
@@ -17,12 +18,6 @@ struct PlannedPeaks {
   std::uint64_t arena = 0;    ///< of the plan, for temporaries
   std::uint64_t kept = 0;     ///< of the inputs that go: what was there before
   std::size_t count = 0;      ///< of pieces
-};
-
-/// Memory of inputs that goes with the last of them that is used.
-struct GoingMemory {
-  std::uint32_t number = 0;  ///< inputs of one number are views of one memory
-  std::uint64_t bytes = 0;   ///< of all of it; 0: what the input spans
 };
 
 /// `going`: inputs by their places. Sizes are those of the shape program where they are constant, and 0 elsewhere.
