@@ -38,6 +38,7 @@ def prepare(joint, torchs_random):
     windows.narrow_indices(joint)
     free_operands(joint)
     take_batch_norms_apart(joint)
+    compute_softmaxes_again(joint)
     copy_written_inputs(joint)
     if not torchs_random:
         draws.draw_again(joint)
@@ -238,6 +239,61 @@ def _normalized(graph, norm, parts):
     return y if narrow is y.meta["val"].dtype else call(aten._to_copy.default, y, dtype=narrow)
 
 
+def compute_softmaxes_again(joint):
+    """Gradients compute a softmax in 32 bits of scores in 16, as autocast has it, again from the scores and two numbers
+    a row. The partitioner would keep its result in 32 bits, beside that in 16 which a product takes, since it is read
+    behind a sum.
+    """
+    backward = _reached(_tangents(joint))
+    for node in joint.graph.find_nodes(op="call_function", target=aten.div.Tensor):
+        parts = None if node in backward else _parts_of_softmax(node)
+        if parts and not backward.isdisjoint(_reached([node])):
+            for part in parts:
+                part.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_RECOMPUTE
+
+
+def _tangents(joint):
+    return [node for node in joint.graph.find_nodes(op="placeholder") if node.name.startswith("tangents")]
+
+
+def _parts_of_softmax(quotient):
+    """What is computed element by element from scores in 16 bits to the result of a decomposed softmax, that included;
+    None where it is none.
+    """
+    shares, total = quotient.args
+    if not isinstance(total, torch.fx.Node) or total.target is not aten.sum.dim_IntList or total.args[0] is not shares:
+        return None
+    if shares.target is not aten.exp.default or shares.args[0].target is not aten.sub.Tensor:
+        return None
+    shifted = shares.args[0]
+    scores, highest = shifted.args
+    if highest.target is not aten.amax.default or highest.args[0] is not scores:
+        return None
+    steps = _steps_from_narrow(scores)
+    return steps and [quotient, shares, shifted, *steps]
+
+
+def _steps_from_narrow(value):
+    """The calls by which a value is computed element by element from as many numbers in 16 bits; None where that is not
+    how, or where what else it is of is as large.
+    """
+    steps, waiting, found = [], [value], False
+    while waiting:
+        node = waiting.pop()
+        tensor = node.meta.get("val")
+        if node in steps or not isinstance(tensor, torch.Tensor) or tensor.numel() != value.meta["val"].numel():
+            continue
+        by_element = _is_pointwise(node) or _is_view(node) or node.target is aten._to_copy.default
+        if tensor.element_size() <= 2 and not by_element:
+            found = True
+        elif by_element and node.op == "call_function" and len(steps) < 16:
+            steps.append(node)
+            waiting += node.all_input_nodes
+        else:
+            return None
+    return steps if found else None
+
+
 def free_operands(joint):
     """Nothing is kept for gradients that ask only how large an operand is and in which order its dimensions lie."""
     for node in list(joint.graph.nodes):
@@ -262,7 +318,7 @@ def copy_written_inputs(joint):
     """
     graph = joint.graph
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
-    backward = _reached(n for n in inputs if n.name.startswith("tangents"))
+    backward = _reached(_tangents(joint))
     written = {n.args[0] for n in graph.nodes if n.target is aten.copy_.default and n not in backward}
     for node in inputs:
         if node in backward or backward.isdisjoint(_reached([node])):

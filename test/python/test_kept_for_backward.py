@@ -187,3 +187,34 @@ def test_gradients_that_are_added_to_are_filled_when_the_first_is_added(monkeypa
     peaks = planned(Tables(), torch.randint(0, 4096, (1024,)), monkeypatch)["backward"]
     wide = 1024 * 2048 * 4
     assert peaks["least"] < 2 * wide + wide // 4
+
+
+class Attends(nn.Module):
+    """Attention that is written out, with a mask on its scores: under autocast they are in 16 bits, the softmax in 32."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(32, 96, bias=False)
+        self.register_buffer("mask", torch.zeros(1, 1, 128).masked_fill(torch.arange(128) > 99, -1e4))
+
+    def forward(self, x):
+        q, k, v = self.project(x).chunk(3, -1)
+        scores = q @ k.mT / 32**0.5 + self.mask
+        return torch.softmax(scores, -1).to(v.dtype) @ v
+
+
+def test_softmaxes_in_32_bits_are_computed_again():
+    """Of the softmax there are the scores and the weights, both in 16 bits, and two numbers a row in 32."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 128, 32)
+    held = kept(Attends(), x, torch.bfloat16)
+    scores, rows = 2 * 128 * 128 * 2, 2 * 2 * 128 * 4
+    assert held.get(torch.float32, 0) <= rows + SMALL
+    assert held[torch.bfloat16] <= 2 * scores + 4 * x.nbytes // 2 + SMALL + 96 * 32 * 2
+
+
+def test_softmaxes_of_wide_scores_are_kept():
+    torch.manual_seed(0)
+    x = torch.randn(2, 128, 32)
+    held = kept(Attends(), x)
+    assert held[torch.float32] <= 2 * 128 * 128 * 4 + 4 * x.nbytes + SMALL

@@ -8,7 +8,7 @@ graph(s0: [2, 64] = 8, u0: unbacked [0, inf]):
     %m = call_function[target=_operator.floordiv](args = (%n, 2), kwargs = {})
     %y = call_function[target=aten.clamp.default](args = (%x, -inf, 1e-05), kwargs = {})  # at model.py:3  # from a, b
     return (%y, %m, None)
-input %x "state.x"
+input %x "state.x" goes 1 4096
 input %h "state.h"
 output "y.0"
 output "y.1"
@@ -19,4 +19,6 @@ mutation input h = 2
 # CHECK-NEXT: %n : 2*s0 + 1 =
 # CHECK-NEXT: %m : s0 =
 # CHECK-NEXT: %y : f32[s0, 2*s0 + 1]{2*s0 + 1, 1} = call_function[target=aten.clamp.default](args = (%x, -inf, 1e-05), kwargs = {})  # at model.py:3  # from a, b
+# CHECK:      input %x "state.x" goes 1 4096
+# CHECK-NEXT: input %h "state.h"
 # CHECK:      mutation input h = 2
