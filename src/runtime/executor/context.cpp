@@ -53,7 +53,6 @@ struct Context::Impl {
         parts(*queue),
         writes_for_good(writes_to_inputs_or_states(model->plan())),
         on_host(queue->device() == Device{}) {
-    allow_pieces();
     if (!on_host) numbers = OutputPool::make();
     for (std::uint32_t i = 0; i < plan().constants.size(); ++i)
       if (plan().constants[i].seed) seed = i;
@@ -75,7 +74,11 @@ struct Context::Impl {
   }
 
   bool takes_memory_late() const { return !writes_for_good || writes_as_eager; }
-  void allow_pieces() { binding.allow_pieces((borrows_memory || queue->lends()) && !recording && takes_memory_late()); }
+  /// Where inputs go and outputs come while a run lasts, from the allocator that temporaries have as well.
+  void allow_pieces() {
+    const bool shares = borrows_memory || (queue->lends() && writes_as_eager);
+    binding.allow_pieces(shares && !recording && takes_memory_late());
+  }
 
   Queue& queue_of(std::uint32_t place) { return place == 0 ? *queue : others.at(place); }
 
