@@ -190,7 +190,7 @@ def test_gradients_that_are_added_to_are_filled_when_the_first_is_added(monkeypa
 
 
 class Attends(nn.Module):
-    """Attention that is written out, with a mask on its scores: under autocast they are in 16 bits, the softmax in 32."""
+    """Attention that is written out, with a mask: under autocast scores are in 16 bits, and the softmax in 32."""
 
     def __init__(self):
         super().__init__()
