@@ -137,6 +137,26 @@ def test_a_value_is_written_over_what_it_is_made_of(module, most, tmp_path):
     check(module, args)
 
 
+class Centred(nn.Module):
+    """What a sum is of is read again behind it, as in gradients of norms: it lies where the result comes to lie."""
+
+    def __init__(self, dim):
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, x, g, w):
+        masked = torch.where(x > 0, g, 0)
+        centred = masked - (masked * x).mean(self.dim, keepdim=True)
+        return centred @ w, centred.sum(1)
+
+
+@pytest.mark.parametrize(("dim", "sizes"), [(0, (4096, 64)), (1, (64, 65536)), (0, (5000, 37)), (1, (7, 70001))])
+def test_a_value_lies_where_the_result_that_is_made_of_it_does(dim, sizes, tmp_path):
+    args = (torch.randn(sizes), torch.randn(sizes), torch.randn(sizes[1], 8))
+    assert planned_peak(Centred(dim), args, tmp_path) <= args[0].nbytes + (64 << 10)
+    check(Centred(dim), args, tolerance=1e-3)
+
+
 class Residuals(nn.Module):
     """Blocks that add to the value that they are made of, through products or convolutions."""
 

@@ -53,6 +53,7 @@ void Printer::place_values() {
   Expr row = 1;
   for (const LoopDim& d : nest_.inner) row *= d.size;
   const auto elements = row.constant();
+  std::set<BufferId> spilled;
   for (const Statement& s : nest_.statements)
     for (Scalar l : linear_loads(s)) {
       auto made = made_.find(l->buffer);
@@ -66,11 +67,48 @@ void Printer::place_values() {
         if (scratch_.emplace(l->buffer, fmt::format("t{}", scratch_.size())).second) scratch_elements_ += *elements;
       } else {
         m.stored = true;
+        spilled.insert(l->buffer);
         scratch_.erase(l->buffer);
       }
     }
+  find_homes(spilled);
   for (auto& [b, name] : scratch_)
     head_ += fmt::format("  alignas(64) {} {}[{}];\n", storage_type(register_of(b)), name, *elements + lanes_);
+}
+
+/// Values that a later level reads again need memory. It is that of a result which is made of them element by element,
+/// where there is one, so that both take no more than one.
+void Printer::find_homes(const std::set<BufferId>& spilled) {
+  std::set<BufferId> taken;
+  for (std::size_t k = 0; k < nest_.statements.size(); ++k) {
+    const BufferId value = nest_.statements[k].op->outs[0];
+    for (std::size_t r = k + 1; r < nest_.statements.size() && spilled.contains(value); ++r) {
+      const BufferId result = nest_.statements[r].op->outs[0];
+      if (spilled.contains(result) || taken.contains(result) || !may_lie_in(k, r)) continue;
+      homes_.emplace(value, result);
+      taken.insert(result);
+      break;
+    }
+  }
+}
+
+/// Whether all that is read of the value is read at the element that is computed, the result's, and no later than that
+/// is stored.
+bool Printer::may_lie_in(std::size_t value, std::size_t result) {
+  const Statement &from = nest_.statements[value], &to = nest_.statements[result];
+  const BufferId of = from.op->outs[0], in = to.op->outs[0];
+  const bool is_plain = from.role == Role::Inner && to.role == Role::Inner && from.indirect.empty() &&
+                        to.indirect.empty() && to.stored && made_.contains(of) && made_.contains(in);
+  if (!is_plain || !(from.store == to.store) || from.level > to.level ||
+      graph_.buffer(of).layout.dtype != graph_.buffer(in).layout.dtype)
+    return false;
+  for (std::size_t k = 0; k < nest_.statements.size(); ++k)
+    for (Scalar l : linear_loads(nest_.statements[k])) {
+      if (l->buffer == in && k <= result) return false;
+      const bool is_last = k > result || nest_.statements[k].level > to.level;
+      if (l->buffer == of && (is_last || !(l->index[0] == from.store) || l->mask)) return false;
+    }
+  return true;
 }
 
 bool Printer::updates(const Statement& s) {
@@ -643,10 +681,26 @@ Kernel Printer::finish() {
       nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
   k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / std::max(point, 1.0)));
   k.may_fail = may_fail_;
-  if (!scatters())
-    k.in_place = in_place_pairs(
-        graph_, nest_, [](const Statement&) { return true; }, [&](BufferId b) { return !made_.contains(b); });
+  if (!scatters()) k.in_place = pairs_in_place();
   return k;
+}
+
+InPlacePairs Printer::pairs_in_place() {
+  InPlacePairs pairs = in_place_pairs(
+      graph_, nest_, [](const Statement&) { return true; }, [&](BufferId b) { return !made_.contains(b); });
+  // A result whose memory holds another value before is written to from where that is made.
+  const auto is_read_behind = [&](BufferId b, std::size_t made) {
+    for (std::size_t k = made + 1; k < nest_.statements.size(); ++k)
+      for (Scalar l : linear_loads(nest_.statements[k]))
+        if (l->buffer == b) return true;
+    return false;
+  };
+  std::erase_if(pairs, [&](const auto& pair) {
+    return homes_.contains(pair.second) || std::ranges::any_of(homes_, [&](const auto& home) {
+             return home.second == pair.second && is_read_behind(pair.first, made_.at(home.first));
+           });
+  });
+  return pairs;
 }
 
 std::string kernel_support() { return sym::cpp_helpers() + device::whole("cpp/checks.h"); }

@@ -11,6 +11,7 @@
 
 #include "codegen/coarse.h"
 #include "codegen/cpp/kernel.h"
+#include "codegen/in_place.h"
 #include "codegen/kernel_arguments.h"
 #include "codegen/loop_nest.h"
 
@@ -57,6 +58,8 @@ class Printer {
   /// Decides for each unstored Inner value that a later level reads whether a row on the stack can hold it, or memory
   /// must.
   void place_values();
+  void find_homes(const std::set<BufferId>& spilled);
+  bool may_lie_in(std::size_t value, std::size_t result);
   /// Whether a statement reads what was in its buffer before: such loads go to memory.
   static bool updates(const Statement& s);
   static std::vector<Scalar> linear_loads(const Statement& s);
@@ -271,10 +274,14 @@ class Printer {
   std::string text(Expr e, const std::vector<std::string>& indirect = {});
   /// An argument of the kernel with this value, so that kernels that differ only in it have the same text.
   std::string scalar(const std::string& key, Expr value) { return arguments_.scalar(key, value); }
-  std::string pointer(BufferId b, bool writes) { return arguments_.pointer(b, writes); }
+  std::string pointer(BufferId b, bool writes) {
+    const auto home = homes_.find(b);
+    return arguments_.pointer(home == homes_.end() ? b : home->second, writes);
+  }
   void line(const std::string& s);
 
   Kernel finish();
+  InPlacePairs pairs_in_place();
 
   ir::Graph& graph_;
   LoopNest nest_;
@@ -285,7 +292,9 @@ class Printer {
   std::unordered_map<BufferId, std::size_t> made_;  // statement that computes a buffer
   std::map<BufferId, std::string> scratch_;
   std::int64_t scratch_elements_ = 0;
-  std::set<BufferId> streamed_;  // buffers whose stores bypass the cache
+  std::map<BufferId, BufferId> homes_;  // of values that nobody else reads, the result whose memory they lie in until
+                                        // it is made
+  std::set<BufferId> streamed_;         // buffers whose stores bypass the cache
   std::unordered_map<BufferId, Local> locals_;
   std::unordered_map<Scalar, Local> names_, raw_;
   std::unordered_map<Scalar, std::string> windows_;

@@ -88,7 +88,7 @@ OutputPool::Block* OutputPool::make_large(std::size_t bytes, Block* record) {
   if (!record) {
     record = new Block;
     std::lock_guard lock(mutex_);
-    records_.reserve(records_.size() + 16);
+    if (++record_count_ > records_.capacity()) records_.reserve(2 * record_count_);  // giving back does not allocate
   }
   record->data = heap_->allocate(bytes);
   record->capacity = bytes;
