@@ -98,7 +98,8 @@ bool Printer::may_lie_in(std::size_t value, std::size_t result) {
   const Statement &from = nest_.statements[value], &to = nest_.statements[result];
   const BufferId of = from.op->outs[0], in = to.op->outs[0];
   const bool is_plain = from.role == Role::Inner && to.role == Role::Inner && from.indirect.empty() &&
-                        to.indirect.empty() && to.stored && made_.contains(of) && made_.contains(in);
+                        to.indirect.empty() && to.stored && made_.contains(of) && made_.contains(in) &&
+                        graph_.buffer(in).kind == ir::BufferKind::Computed;
   if (!is_plain || !(from.store == to.store) || from.level > to.level ||
       graph_.buffer(of).layout.dtype != graph_.buffer(in).layout.dtype)
     return false;
