@@ -22,7 +22,7 @@
 namespace coil {
 
 /// Raised with every change to a header that a library from outside may include.
-inline constexpr int kExtensionVersion = 7;
+inline constexpr int kExtensionVersion = 8;
 
 struct DeviceKind {
   std::string name;  ///< small letters, digits and underscores: `--device NAME`, `--device NAME:1`
