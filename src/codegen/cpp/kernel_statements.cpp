@@ -266,6 +266,8 @@ bool Printer::streams(const Statement& s) {
   const auto element = static_cast<std::int64_t>(size_of(layout.dtype));
   if (element < 2 || lanes_ < 8 || env().hint_or(sym::product(layout.sizes), 0) * element < kStreamedBytes)
     return false;
+  const auto holds = [b](const auto& home) { return home.second == b; };
+  if (std::ranges::any_of(homes_, holds)) return false;  // its lines are in the cache, written to before
   // If a vector is shorter than a cache line, the vectors of a line must be stored one after the other.
   const bool in_a_row =
       (inner_vector() && s.role == Role::Inner) || (outer_vector() && nest_.inner.empty() && !nest_.tiled);
