@@ -267,7 +267,7 @@ def _parts_of_softmax(quotient):
         return None
     shifted = shares.args[0]
     scores, highest = shifted.args
-    if highest.target is not aten.amax.default or highest.args[0] is not scores:
+    if getattr(highest, "target", None) is not aten.amax.default or highest.args[0] is not scores:
         return None
     steps = _steps_from_narrow(scores)
     return steps and [quotient, shares, shifted, *steps]

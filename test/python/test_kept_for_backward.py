@@ -218,3 +218,20 @@ def test_softmaxes_of_wide_scores_are_kept():
     x = torch.randn(2, 128, 32)
     held = kept(Attends(), x)
     assert held[torch.float32] <= 2 * 128 * 128 * 4 + 4 * x.nbytes + SMALL
+
+
+class NearlySoftmax(nn.Module):
+    """Shares of a sum, of scores that a number is taken from."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(32, 32, bias=False)
+
+    def forward(self, x):
+        shares = (self.project(x) @ x.mT - 1.0).exp()
+        return shares / shares.sum([-1], True)
+
+
+def test_what_only_looks_like_a_softmax_is_as_it_was():
+    torch.manual_seed(0)
+    kept(NearlySoftmax(), torch.randn(2, 16, 32) / 8, torch.bfloat16)
