@@ -158,11 +158,6 @@ class Borders {
   std::vector<std::vector<BufferId>> touches_;
 };
 
-/// Of an input whose memory goes; all of that is the first input's of its number, and the others' is nothing.
-scheduler::Storage given_storage(const Input& in, std::uint64_t bytes, bool is_first) {
-  return {is_first ? std::max(bytes, in.goes->bytes) : 0, StorageClass::Given};
-}
-
 scheduler::Storage storage_of(const Program& p, const Buffer& b) {
   const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, p.env->hint_or(b.bytes, kUnknownBytes)));
   const StorageClass of = b.kind == BufferKind::Temporary ? StorageClass::Temporary
@@ -215,13 +210,14 @@ class StepsBuilder {
     return out_.program.storages[b].of == StorageClass::Caller || out_.program.storages[b].of == StorageClass::Given;
   }
 
+  /// Of inputs whose memory goes. All of it is the first input's of its number, and the others' is nothing.
   void add_given() {
     std::map<std::uint32_t, BufferId> first;
     for (const Input& in : p_.inputs) {
       if (!in.goes || in.mutated) continue;
       scheduler::Storage& storage = out_.program.storages[in.buffer];
       const auto [owner, added] = first.emplace(in.goes->number, in.buffer);
-      storage = given_storage(in, storage.bytes, added);
+      storage = {added ? std::max(storage.bytes, in.goes->bytes) : 0, StorageClass::Given};
       if (!added) shared_given_[in.buffer] = owner->second;
       out_.program.counts_callers = true;
     }

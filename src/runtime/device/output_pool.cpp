@@ -40,13 +40,7 @@ OutputPool::~OutputPool() {
 }
 
 Storage OutputPool::allocate(std::size_t bytes) {
-  const bool large = bytes >= kLarge;
-  const std::size_t capacity = large ? bytes : capacity_for(bytes);
-  Block* block = find(large ? 0 : capacity);
-  if (large)
-    block = make_large(bytes, block);
-  else if (!block)
-    block = make_small(capacity);
+  Block* block = bytes >= kLarge ? large_block(bytes) : small_block(capacity_for(bytes));
   if (!block) fail_out_of_memory("out of memory: cannot allocate {} bytes", bytes);
   {
     std::lock_guard lock(mutex_);
@@ -57,22 +51,20 @@ Storage OutputPool::allocate(std::size_t bytes) {
   return {share_block(shared_from_this(), block, block->data), bytes};
 }
 
-/// A free block of this capacity; for 0 the record of a large one. Null where there is none.
-OutputPool::Block* OutputPool::find(std::size_t capacity) {
-  std::lock_guard lock(mutex_);
-  std::vector<Block*>* blocks = &records_;
-  if (capacity > 0) {
-    const auto found = free_.find(capacity);
-    if (found == free_.end()) return nullptr;
-    blocks = &found->second;
-  }
-  if (blocks->empty()) return nullptr;
-  Block* block = blocks->back();
-  blocks->pop_back();
+/// The last of them, if there is one. The pool is locked.
+OutputPool::Block* OutputPool::take(std::vector<Block*>& blocks) {
+  if (blocks.empty()) return nullptr;
+  Block* block = blocks.back();
+  blocks.pop_back();
   return block;
 }
 
-OutputPool::Block* OutputPool::make_small(std::size_t capacity) {
+/// A free one, or a new one; null when memory is out.
+OutputPool::Block* OutputPool::small_block(std::size_t capacity) {
+  {
+    std::lock_guard lock(mutex_);
+    if (Block* block = take(free_[capacity])) return block;
+  }
   const std::size_t whole = (capacity + sizeof(Block) + kLine - 1) / kLine * kLine;
   auto* data = static_cast<std::byte*>(std::aligned_alloc(kLine, whole));
   if (!data) return nullptr;
@@ -84,12 +76,15 @@ OutputPool::Block* OutputPool::make_small(std::size_t capacity) {
   return block;
 }
 
-OutputPool::Block* OutputPool::make_large(std::size_t bytes, Block* record) {
-  if (!record) {
-    record = new Block;
+/// From the heap; null when memory is out.
+OutputPool::Block* OutputPool::large_block(std::size_t bytes) {
+  Block* record = nullptr;
+  {
     std::lock_guard lock(mutex_);
-    if (++record_count_ > records_.capacity()) records_.reserve(2 * record_count_);  // giving back does not allocate
+    record = take(records_);
+    if (!record && ++record_count_ > records_.capacity()) records_.reserve(2 * record_count_);  // as above
   }
+  if (!record) record = new Block;
   record->data = heap_->allocate(bytes);
   record->capacity = bytes;
   record->large = true;

@@ -37,9 +37,9 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
 
   explicit OutputPool(std::shared_ptr<PageHeap> heap) : heap_(std::move(heap)) {}
   void give_back(Block*) noexcept;
-  Block* find(std::size_t capacity);
-  Block* make_small(std::size_t capacity);
-  Block* make_large(std::size_t bytes, Block* record);
+  static Block* take(std::vector<Block*>&);
+  Block* small_block(std::size_t capacity);
+  Block* large_block(std::size_t bytes);
 
   const std::shared_ptr<PageHeap> heap_;
   mutable std::mutex mutex_;
