@@ -37,8 +37,8 @@ std::vector<Descriptor> attention_ops() {
        .results = {y, logs(true)},
        .attributes = attention_attributes()},
       {.name = std::string(kBackward),
-       .sentence = "Attention's gradients, by cuDNN in 16 bits; what is added up for dq may come in another order from "
-                   "run to run.",
+       .sentence = "Attention's gradients: by a kernel on the CPU, whose dq is f32; by cuDNN on CUDA in 16 bits, where "
+                   "what is added up for dq may come in another order from run to run.",
        .operands = {dy, q, k, v, y, logs(false), attention_mask()},
        .results = {{"dq", "like q"}, {"dk", "like k"}, {"dv", "like v"}},
        .attributes = attention_attributes()},

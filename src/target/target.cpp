@@ -59,9 +59,9 @@ bool Costs::holds_rows_in_clusters(std::int64_t rows, std::int64_t bytes_of_row)
 
 Target cpu(std::string arch) {
   return {.arch = std::move(arch),
-          .features = {Feature::WholeAttention, Feature::WatchedLifetimes, Feature::PostOps, Feature::PackedWeights,
-                       Feature::NanLoss, Feature::IntegerProducts, Feature::Recurrences, Feature::FourierTransforms,
-                       Feature::Selections, Feature::Winograd},
+          .features = {Feature::WholeAttention, Feature::AttentionGradient, Feature::WatchedLifetimes, Feature::PostOps,
+                       Feature::PackedWeights, Feature::NanLoss, Feature::IntegerProducts, Feature::Recurrences,
+                       Feature::FourierTransforms, Feature::Selections, Feature::Winograd},
           .costs = cpu_costs()};
 }
 

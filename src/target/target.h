@@ -19,6 +19,7 @@ enum class Feature : std::uint8_t {
   SplitsOverBlocks,  ///< a reduction with few results is split, so that there are blocks enough to fill the device
   FastDivision,      ///< a division costs no more than the load beside it
   WholeAttention,  ///< attention of floats up to 32 bits is one call; else it is written out as products and a softmax
+  AttentionGradient,  ///< and so is its gradient, which takes no matrix of all scores
   AttentionKernels,   ///< attention in f32 has kernels of Coil's own, forward and backward
   Warpgroups,         ///< four warps multiply matrices in shared memory while they go on, in code for this family alone
   GroupConvolutions,  ///< convolutions in groups of few channels, in 16 bits, have kernels of Coil's own

@@ -12,6 +12,7 @@ from torch import nn
 
 from coil_harness import coil, coil_ok, differences, eager, export, run
 
+aten = torch.ops.aten
 LEVELS = ("baseline", "avx2", "avx512")
 
 
@@ -40,6 +41,7 @@ class Kinds(nn.Module):
     def forward(self, x, i, image):
         h = x.bfloat16()
         q = x.reshape(3, 17, 2, 18).transpose(1, 2)
+        attended, logs = aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)
         return {
             "pointwise": F.gelu(x) * torch.exp(-x.abs()) + torch.sin(x),
             "softmax": x.softmax(-1),
@@ -58,6 +60,9 @@ class Kinds(nn.Module):
             "shift": i << 2,
             "bool": (x > 0) & (i > 2),
             "attention": F.scaled_dot_product_attention(q, q, q),
+            "its_gradients": aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                q, q, q, q, attended, logs, 0.0, False
+            ),
             "conv": torch.relu(self.norm(self.conv(image))),
             "folded": (self.weight @ self.weight).softmax(-1).sum(0) + x.sum(),
             "f64": x.double().log1p().nan_to_num(),

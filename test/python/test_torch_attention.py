@@ -26,6 +26,9 @@ CASES = {
     "odd_heads": (1, 2, 2, 24, 24, 20, {}),
     "wide_heads": (1, 2, 2, 24, 24, 160, {}),
     "widest_heads": (1, 4, 2, 70, 90, 256, {"enable_gqa": True}),
+    "blocks": (2, 4, 2, 150, 200, 24, {"enable_gqa": True}),
+    "causal_blocks": (1, 4, 4, 210, 150, 40, {"is_causal": True}),
+    "beyond_wide": (2, 2, 2, 70, 90, 520, {}),
     "one_query": (2, 2, 2, 1, 31, 64, {}),
     "one_key": (2, 2, 2, 1, 1, 64, {}),
 }

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "device/pieces.h"
-#include "support/error.h"
+#include "codegen/cpp/attention_text.h"
 
 namespace coil::codegen {
 
@@ -18,28 +17,6 @@ constexpr std::string_view kScalarNames =
     "         KeyDimStride, ValueBatchStride, ValueHeadStride, ValueStride, ValueDimStride, OutBatchStride, "
     "OutHeadStride, OutStride, OutDimStride,\n"
     "         MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride };\n";
-
-/// Log2 L rounds in which pairs of vectors exchange halves, written out.
-std::string register_transpose_text(int lanes) {
-  std::string out;
-  for (int i = 0; i < lanes; ++i) out += fmt::format("  f32v r{0} = in[{0}];\n", i);
-  out += "  f32v t;\n";
-  for (int h = lanes / 2; h; h /= 2) {
-    std::string low, high;
-    for (int lane = 0; lane < lanes; ++lane) {
-      low += fmt::format(", {}", lane & h ? lane - h + lanes : lane);
-      high += fmt::format(", {}", lane & h ? lane + lanes : lane + h);
-    }
-    for (int i = 0; i < lanes; ++i) {
-      if (i & h) continue;
-      out += fmt::format(
-          "  t = __builtin_shufflevector(r{0}, r{1}{2}); r{1} = __builtin_shufflevector(r{0}, r{1}{3}); r{0} = t;\n", i,
-          i + h, low, high);
-    }
-  }
-  for (int i = 0; i < lanes; ++i) out += fmt::format("  c_store_f32(out + {0} * stride, r{0});\n", i);
-  return out;
-}
 
 /// Tiles of at most `rows` columns, nearly equal, that cover the value dims.
 struct ValueTiles {
@@ -79,32 +56,6 @@ std::string pack_tiles_text(const ValueTiles& tiles, int value_dim, int block) {
   });
 }
 
-void add_mask_values(const AttentionSpec& spec, int room, device::Values& values) {
-  values.emplace("$mask", spec.mask ? "1" : "0");
-  if (!spec.mask) {
-    values.emplace("$mask_pointer", "0");
-    return;
-  }
-  const std::string m(short_name(*spec.mask));
-  const bool boolean = *spec.mask == DType::Bool;
-  const std::size_t bytes = size_of(*spec.mask);
-  values.merge(device::Values{
-      {"$MASKROOM", std::to_string(room)},
-      {"$me", bytes == 1   ? "u8"
-              : bytes == 2 ? "u16"
-              : bytes == 4 ? "f32"
-                           : "f64"},
-      {"$mask_pointer",
-       "(const $s_me*)buffers[3] + b * z[MaskBatchStride] + h * z[MaskHeadStride] + first * z[MaskQueryStride]"},
-      {"$mask_vector", boolean ? "c_where(c_loadn_b8v(p, n), f32v{}, c_splat_f32v(-__builtin_inff()))"
-                               : fmt::format("c_cast_f32(c_loadn_{}v(p, n))", m)},
-      {"$mask_strided", boolean ? "c_load_b8(p + i * key_stride) ? 0.0f : -__builtin_inff()"
-                                : fmt::format("(f32)c_load_{}(p + i * key_stride)", m)},
-      {"$mask_one", boolean ? "c_load_b8(mask + i * z[MaskKeyStride]) ? 0.0f : -__builtin_inff()"
-                            : fmt::format("(f32)c_load_{}(mask + i * z[MaskKeyStride])", m)},
-  });
-}
-
 void add_log_values(const AttentionSpec& spec, device::Values& values) {
   const int first = static_cast<int>(spec.mask ? AttentionScalar::Count : AttentionScalar::MaskBatchStride);
   values.merge(device::Values{
@@ -125,11 +76,6 @@ long attention_extent(const Toolchain& toolchain, long batch, long heads, long q
 }
 
 std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& spec, std::string_view symbol) {
-  COIL_CHECK(spec.dtype == DType::F32 || spec.dtype == DType::BF16 || spec.dtype == DType::F16, "attention in {}",
-             short_name(spec.dtype));
-  COIL_CHECK(spec.head_dim > 0 && spec.value_dim > 0);
-  COIL_CHECK(!spec.mask || *spec.mask == DType::Bool || is_floating(*spec.mask), "a mask in {}",
-             short_name(*spec.mask));
   const int lanes = toolchain.lanes;
   const bool pairs = spec.dtype == DType::BF16 && lanes == 16 &&
                      toolchain.isa.find("avx512bf16") != std::string::npos && spec.head_dim % 2 == 0;
@@ -143,15 +89,8 @@ std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& sp
   // Blocks of queries that take turns at a block of keys, of at most 128 KiB.
   const int turns = std::clamp((128 << 10) / (4 * 2 * lanes * (up(steps) + up(spec.value_dim))), 1, 16);
 
-  device::Values values = {
-      {"$s", std::string(symbol)},
-      {"$d", std::string(short_name(spec.dtype))},
-      {"$e", spec.dtype == DType::F32 ? "f32" : "u16"},
-      {"$E", pairs ? "u32" : "f32"},
-      {"$pairs", pairs ? "1" : "0"},
-      {"$causal", spec.causal ? "1" : "0"},
-      {"$D", std::to_string(spec.head_dim)},
-      {"$DV", std::to_string(spec.value_dim)},
+  device::Values values = attention_values(toolchain, spec, symbol, pairs);
+  values.merge(device::Values{
       {"$T", std::to_string(steps)},
       {"$TP", std::to_string(up(steps))},
       {"$KW", std::to_string(steps)},
@@ -162,22 +101,21 @@ std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& sp
       {"$BK", std::to_string(block_keys)},
       {"$BQ", std::to_string(2 * lanes)},
       {"$R", std::to_string(tile)},
-      {"$scalef", fmt::format("{:a}f", static_cast<float>(spec.scale))},
-      {"$dot0", pairs ? "$s_DOT(acc[i][0], x, y0)" : "c_fma(x, y0, acc[i][0])"},
-      {"$dot1", pairs ? "$s_DOT(acc[i][N - 1], x, y1)" : "c_fma(x, y1, acc[i][N - 1])"},
-      {"$transpose;", register_transpose_text(lanes)},
       {"$names;", std::string(kScalarNames)},
+      {"$MASKROOM", std::to_string(up(block_keys))},
+      {"$mask_pointer",
+       spec.mask
+           ? "(const $s_me*)buffers[3] + b * z[MaskBatchStride] + h * z[MaskHeadStride] + first * z[MaskQueryStride]"
+           : "0"},
       {"$OUT", spec.mask ? "4" : "3"},
-  };
+  });
   const ValueTiles tiles(spec.value_dim, tile);
   const int apart = pairs ? 1 : block_keys;
   for (int n : {1, 2})
     values.emplace(fmt::format("$values{};", n), values_text(tiles, n, pairs ? "(nk + 1) / 2" : "nk", apart));
   values.emplace("$pack_tiles;", pack_tiles_text(tiles, spec.value_dim, apart));
-  add_mask_values(spec, up(block_keys), values);
   add_log_values(spec, values);
-  // Twice: what stands for placeholders holds some itself.
-  return device::fill(device::fill(device::whole("cpp/attention.h"), values), values);
+  return attention_text("cpp/attention.h", values);
 }
 
 }  // namespace coil::codegen

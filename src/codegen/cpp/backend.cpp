@@ -36,7 +36,9 @@ class CppBackend : public Backend {
   }
   Kernel kernel(ir::Graph& graph, LoopNest nest) const override { return print_nest(graph, std::move(nest), options_); }
 
-  bool has_template(std::string_view op) const override { return op == library_ops::attention::kName; }
+  bool has_template(std::string_view op) const override {
+    return op == library_ops::attention::kName || op == library_ops::attention::kBackward;
+  }
   Kernel template_kernel(ir::Graph&, const ir::Extern& call) const override { return attention_call(call, toolchain_); }
 
   /// Kernels as translation units of about equal size, one for each compiler that may run at once.

@@ -15,38 +15,13 @@
 // vectors; $BQ and $BK: queries and keys in a block; $G: blocks that take turns; $R: rows of a tile; $VROOM: elements
 // of packed v, whose steps are $VST apart.
 #pragma once
-#include "math.h"
+#include "attention_parts.h"
 
 // @piece attention
-#if $pairs
-// The builtins take vectors of this type from GCC 13 on.
-#if defined(__clang__) || __GNUC__ >= 13
-typedef __bf16 $s_bf __attribute__((vector_size(64)));
-#else
-typedef short $s_bf __attribute__((vector_size(64)));
-#endif
-#ifdef __clang__
-#define $s_DOT(acc, x, y) (f32v) __builtin_ia32_dpbf16ps_512(acc, ($s_bf)(x), ($s_bf)(y))
-#else
-#define $s_DOT(acc, x, y) (f32v) __builtin_ia32_dpbf16ps_v16sf(acc, ($s_bf)(x), ($s_bf)(y))
-#endif
-#endif
-// A is an array of E, of which A(i, t) = a[i * SI + t * ST]; B has rows of N vectors, one or two.
-template <int R, int N, int SI, int ST> COIL_FN void $s_tile(const $E* a, const $E* b, long steps, f32v (&acc)[R][N]) {
-  for (long t = 0; t < steps; t++) {
-    const $Ev y0 = c_load_$Ev(b + t * N * COIL_L), y1 = c_load_$Ev(b + (t * N + N - 1) * COIL_L);
-#pragma GCC unroll 16
-    for (int i = 0; i < R; i++) {
-      const $Ev x = c_splat_$Ev(a[i * SI + t * ST]);
-      acc[i][0] = $dot0;
-      if (N == 2) acc[i][N - 1] = $dot1;
-    }
-  }
-}
 // Scores of R keys: S[i] = scale * sum over t of K(i, t) Q[t].
 template <int N> COIL_PART void $s_scores(const $E* k, const $E* q, f32* s) {
   f32v acc[$R][N] = {};
-  $s_tile<$R, N, $KW, 1>(k, q, $T, acc);
+  $s_tile<$R, N, $KW, 1, N * COIL_L>(k, q, $T, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < $R; i++)
 #pragma GCC unroll 8
@@ -56,7 +31,7 @@ template <int N> COIL_PART void $s_scores(const $E* k, const $E* q, f32* s) {
 // themselves first, so that the error does not grow with the number of all keys.
 template <int R, int N> COIL_PART void $s_values(const $E* v, const $E* p, long steps, f32* o, const f32v* alpha) {
   f32v acc[R][N] = {};
-  $s_tile<R, N, 1, $VST>(v, p, steps, acc);
+  $s_tile<R, N, 1, $VST, N * COIL_L>(v, p, steps, acc);
 #pragma GCC unroll 16
   for (int i = 0; i < R; i++)
 #pragma GCC unroll 8
@@ -65,48 +40,7 @@ template <int R, int N> COIL_PART void $s_values(const $E* v, const $E* p, long 
       c_store_f32(at, alpha ? c_load_f32v(at) * alpha[j] + acc[i][j] : acc[i][j]);
     }
 }
-typedef $e $s_e __attribute__((may_alias));
-// A row with its elements side by side: the row itself, or a copy in `room`.
-static const $s_e* $s_row(const $s_e* p, long stride, long n, $s_e* room) {
-  if (stride == 1) return p;
-  for (long i = 0; i < n; i++) room[i] = p[i * stride];
-  return room;
-}
-// exp for arguments up to 0; NaN stays.
-COIL_FN f32v $s_exp(f32v x) {
-  f32v low = c_splat_f32v(-104.0f), n, q = c_exp_parts(c_pick(low > x, low, x), n);
-  return c_scale(q + 1.0f, n);
-}
-// Log2 L rounds in which pairs of vectors exchange halves. GCC takes long to find the instructions for shuffles that
-// are constants, and has variable ones.
-#if !defined(__clang__) && COIL_L > 4
-COIL_PART void $s_transpose(f32v* x, f32* out, long stride) {
-  const i32v lane = c_iota_i32v(0);
-  for (int h = COIL_L / 2; h; h /= 2) {
-    const i32v low = c_pick((lane & h) != 0, lane - h + COIL_L, lane),
-               high = c_pick((lane & h) != 0, lane + COIL_L, lane + h);
-    for (int i = 0; i < COIL_L; i++) {
-      if (i & h) continue;
-      const f32v a = x[i], b = x[i + h];
-      x[i] = __builtin_shuffle(a, b, low), x[i + h] = __builtin_shuffle(a, b, high);
-    }
-  }
-  for (int i = 0; i < COIL_L; i++) c_store_f32(out + i * stride, x[i]);
-}
-#else
-COIL_PART void $s_transpose(f32v* in, f32* out, long stride) { $transpose; }
-#endif
 #if $pairs
-COIL_PART void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, u32* out, long out_stride) {
-  $s_e room[$D];
-  for (long d = 0; d < $T; d += COIL_L) {
-    long n = $T - d < COIL_L ? $T - d : COIL_L;
-    f32v x[COIL_L];
-    for (long r = 0; r < COIL_L; r++)
-      x[r] = r < rows ? c_loadn_f32v($s_row(q + r * stride + 2 * d * dim_stride, dim_stride, 2 * n, room), n) : f32v{};
-    $s_transpose(x, (f32*)out + d * out_stride, out_stride);
-  }
-}
 COIL_PART void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, u32* out) {
   $s_e room[$D];
   long i = 0;
@@ -127,21 +61,6 @@ COIL_PART void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys,
   }
 }
 #else
-// At most a vector of the `left` elements from p on.
-COIL_FN f32v $s_load(const $s_e* p, long stride, long left, $s_e* room) {
-  if (left >= COIL_L) return c_load_$dv($s_row(p, stride, COIL_L, room));
-  return c_loadn_$dv($s_row(p, stride, left, room), left);
-}
-// Rows to L queries of q, transposed: `q[t * N * L + lane]`.
-COIL_PART void $s_pack_q(const $s_e* q, long stride, long dim_stride, long rows, f32* out, long out_stride) {
-  $s_e room[COIL_L];
-  for (long d = 0; d < $D; d += COIL_L) {
-    f32v x[COIL_L];
-    for (long r = 0; r < COIL_L; r++)
-      x[r] = r < rows ? $s_load(q + r * stride + d * dim_stride, dim_stride, $D - d, room) : f32v{};
-    $s_transpose(x, out + d * out_stride, out_stride);
-  }
-}
 COIL_PART void $s_pack_k(const $s_e* k, long stride, long dim_stride, long keys, f32* out) {
   $s_e room[COIL_L];
   long i = 0;
@@ -201,8 +120,8 @@ COIL_PART void $s_begin($s_queries& b, const $s_e* qp, const long* z) {
   $names;
   b.n = b.rows > COIL_L ? 2 : 1;
   for (long j = 0; j < b.n; j++) {
-    $s_pack_q(qp + j * COIL_L * z[QueryStride], z[QueryStride], z[QueryDimStride], b.rows - j * COIL_L,
-              b.q + j * COIL_L, b.n * COIL_L);
+    $s_pack_lanes(qp + j * COIL_L * z[QueryStride], z[QueryStride], z[QueryDimStride], b.rows - j * COIL_L, $D,
+                  b.q + j * COIL_L, b.n * COIL_L);
     b.top[j] = c_splat_f32v(-__builtin_inff()), b.sum[j] = f32v{};
   }
 #if $causal

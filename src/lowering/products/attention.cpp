@@ -165,7 +165,11 @@ Lowered flash_attention_backward(Context& ctx, const Values& args) {
                      std::move(inputs), std::move(outs));
   };
   if (!has_blocks(ctx, q)) {
+    // The CPU's kernel adds up the queries' gradient in memory.
+    const bool added_up = !is_for_gpu(ctx, q) && q.dtype() != DType::F32;
+    if (added_up) std::tie(results[0], outputs[0]) = library_result(ctx, DType::F32, q.sizes);
     call("attention_backward", operands, outputs);
+    if (added_up) results[0] = pointwise(ctx, q.dtype(), q.sizes, element(ctx, results[0], q.sizes));
     return results;
   }
   const BufferView sums = library_result(ctx, DType::F32, {q.sizes[0], q.sizes[1], q.sizes[2]}).second;

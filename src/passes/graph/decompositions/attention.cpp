@@ -193,11 +193,19 @@ Value attention(Rewriter& r) {
   return Values{made, r.to(r.call("aten.logsumexp.default", {scores, dims_value({-1})}), r.result(1).dtype)};
 }
 
+/// The CPU's kernel: a unit of its work is a head of keys, so that few heads would leave threads without work.
+bool gradient_kernel_takes(Rewriter& r) {
+  constexpr std::int64_t kFewHeads = 4;
+  const Exprs& k = r.meta(r["key"]).sizes;
+  const auto heads = r.module.env->simplify(k[0] * k[1]).constant();
+  return r.has_on_device(r["query"], Feature::AttentionGradient) && !(heads && *heads < kFewHeads) && kernel_takes(r);
+}
+
 /// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP
 /// = dO V', dS = P * (dP - sum(dO * O)) * scale; dQ = dS K, dK = dS' Q, dV = P' dO. Products accumulate in f32 and P
 /// and dS are rounded to the type of the operands before the last three, as in eager's kernel.
 Value attention_backward(Rewriter& r) {
-  if (cudnn_takes_training(r) || blocks_take(r, true)) return None{};
+  if (cudnn_takes_training(r) || blocks_take(r, true) || gradient_kernel_takes(r)) return None{};
   if (r.real("dropout_p") != 0) r.refuse("has no dropout in eager either");
   const Exprs q = r.meta(r["query"]).sizes, k = r.meta(r["key"]).sizes;
   const DType type = r.dtype(r["query"]), wide = compute_dtype(type);
