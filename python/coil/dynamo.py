@@ -47,6 +47,7 @@ _IN_PARTS = {
             "_log_softmax_backward_data",
             "_softmax",
             "_softmax_backward_data",
+            "_safe_softmax",
             "nll_loss_backward",
         ),
         *("native_layer_norm", "native_layer_norm_backward", "native_dropout_backward"),
@@ -83,6 +84,14 @@ def _nll_loss_backward(grad, self, target, weight, reduction, ignore_index, tota
     value = -grad if weight is None else -grad * weight
     hit = (torch.arange(self.shape[classes], device=self.device) == target) & (target != ignore_index)
     return torch.where(hit, value, 0.0)
+
+
+def _safe_softmax(self, dim, dtype=None):
+    """0 in rows of nothing but -inf, which the maxima tell that a softmax has in any case."""
+    made = torch.softmax(self, dim, dtype)
+    if type(self.shape[dim]) is not int or self.shape[dim] == 0:
+        return torch.where((self == -torch.inf).all(dim, keepdim=True), 0.0, made)
+    return torch.where((self if dtype is None else self.to(dtype)).amax(dim, keepdim=True) == -torch.inf, 0.0, made)
 
 
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
@@ -124,6 +133,7 @@ def _torch_decompositions(differentiated):
         | {
             torch.ops.aten.nll_loss_backward.default: _nll_loss_backward,
             torch.ops.aten.native_group_norm.default: _native_group_norm,
+            torch.ops.aten._safe_softmax.default: _safe_softmax,
         }
         | TRANSFORMER_LAYERS
     )
@@ -472,6 +482,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
         isinstance(t, torch.Tensor) and t.requires_grad for t in example_inputs
     )
     masks.simplify(gm)
+    masks.lay_out(gm)
     if standalone is not None:
         options = dataclasses.replace(options, own_exchanges=False, offload=0.0)
     calls.replace(gm)

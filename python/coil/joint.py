@@ -17,6 +17,17 @@ from .adder import Adder, dense_order, sizes_of
 aten = torch.ops.aten
 
 _UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel, torch.ops.coil.draw)
+# Views that torch's partitioner expects to have become others. Unknown to it they end what it computes again.
+_VIEWS = (
+    aten.transpose,
+    aten.diagonal,
+    aten.unfold,
+    aten.split_with_sizes,
+    aten.unbind,
+    aten.detach,
+    aten.view_as_real,
+    aten.view_as_complex,
+)
 # Gradients that ask of their second operand only how large it is.
 _SIZED_BY_SECOND = {
     getattr(aten, name).default
@@ -55,7 +66,7 @@ def divided(joint, inputs, budget, **options):
 
 @contextlib.contextmanager
 def _computed_again():
-    """The partitioner knows that these are computed element by element, as it knows it of those that torch tags so."""
+    """The partitioner knows more operators that are computed element by element, and more views."""
     known = getattr(partitioners, "get_default_op_list", None)
     if known is None:
         yield
@@ -63,9 +74,13 @@ def _computed_again():
 
     def with_more():
         ops = known()
-        more = type(ops.recomputable_ops)(_UNTAGGED)
+        views = type(ops.view_ops)(_VIEWS)
+        more = views | _UNTAGGED
         return dataclasses.replace(
-            ops, fusible_ops=ops.fusible_ops | more, recomputable_ops=ops.recomputable_ops | more
+            ops,
+            fusible_ops=ops.fusible_ops | more,
+            recomputable_ops=ops.recomputable_ops | more,
+            view_ops=ops.view_ops | views,
         )
 
     with unittest.mock.patch.object(partitioners, "get_default_op_list", with_more):
@@ -248,7 +263,9 @@ def compute_softmaxes_again(joint):
     for node in joint.graph.find_nodes(op="call_function", target=aten.div.Tensor):
         parts = None if node in backward else _parts_of_softmax(node)
         if parts and not backward.isdisjoint(_reached([node])):
-            for part in parts:
+            # Rows that see nothing are made zeros behind it.
+            chosen = [user for user in node.users if user.target is aten.where.self and user.args[2] is node]
+            for part in (*parts, *chosen):
                 part.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_RECOMPUTE
 
 

@@ -1,8 +1,9 @@
 """Attention masks that a graph makes of nothing but sizes (libraries build them of `arange`): none where they let
 everything through, `is_causal` where they are the lower triangle.
 
-Attention kernels skip what a causal flag rules out, and some of PyTorch's refuse masks altogether. This runs on
-Dynamo's graph, before AOTAutograd chooses kernels by the arguments.
+Attention kernels skip what a causal flag rules out, and some of PyTorch's refuse masks altogether. Those for GPUs
+refuse masks whose rows do not lie side by side, as those have that were repeated along the keys; such a mask is copied.
+This runs on Dynamo's graph, before AOTAutograd chooses kernels by the arguments.
 """
 
 import operator
@@ -36,6 +37,31 @@ def simplify(gm):
             if node in values and not node.users:
                 gm.graph.erase_node(node)
         gm.recompile()
+
+
+def lay_out(gm):
+    """Gives the attention calls of a Dynamo graph masks that kernels for GPUs take."""
+    changed = False
+    for node in gm.graph.find_nodes(op="call_function", target=torch.nn.functional.scaled_dot_product_attention):
+        mask = dict(zip(_ARGUMENTS, node.args)).get("attn_mask", node.kwargs.get("attn_mask"))
+        example = mask.meta.get("example_value") if isinstance(mask, torch.fx.Node) else None
+        if not isinstance(example, torch.Tensor) or example.device.type != "cuda" or example.dim() < 2:
+            continue
+        if type(example.stride(-1)) is int and example.stride(-1) == 1:
+            continue
+        # What was repeated for all of a dimension is copied once.
+        once = tuple(slice(0, 1) if _is_repeated(example, d) else slice(None) for d in range(example.dim() - 2))
+        with gm.graph.inserting_before(node):
+            part = gm.graph.call_function(operator.getitem, (mask, once))
+            dense = gm.graph.call_method("contiguous", (part,))
+        node.replace_input_with(mask, dense)
+        changed = True
+    if changed:
+        gm.recompile()
+
+
+def _is_repeated(tensor, dim):
+    return type(tensor.stride(dim)) is int and tensor.stride(dim) == 0
 
 
 def _example(node):

@@ -384,6 +384,8 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
   }
   const DType t = a->dtype;
   COIL_CHECK(!b || b->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(b->dtype));
+  // A machine's own division of integers traps, and vectors have lanes beyond the last element that divide as well.
+  if (o == ScalarOp::Div && is_int(t)) o = ScalarOp::TruncDiv;
   if (c) {
     COIL_CHECK(c->dtype == t, "{} of {} and {}", name_of(o), short_name(t), short_name(c->dtype));
     return intern({.op = o, .dtype = t, .args = {a, b, c}});

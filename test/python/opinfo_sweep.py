@@ -53,6 +53,7 @@ class Sample:
     text: str
     function: object
     args: tuple
+    dtype: torch.dtype  # that is swept
 
     @property
     def name(self):
@@ -85,13 +86,13 @@ def samples_of(op, dtype, count):
                 leaves[i] = tensor
             first, args, kwargs = pytree.tree_unflatten(leaves, spec)
             made = op.op(first, *args, **kwargs)
-            return tuple(map(torch.abs, made)) if op.name in UP_TO_SIGN else made
+            return tuple(map(torch.abs, determined(op.name, made))) if op.name in UP_TO_SIGN else made
 
         text = ", ".join([numbers_as_they_are(leaf) for leaf in leaves])
         name = op.name + (f".{op.variant_test_name}" if op.variant_test_name else "")
         # Memory of its own: samples share running statistics, which calls write to.
         own = copy.deepcopy(tuple(leaves[i].detach() for i in where))
-        yield Sample(name, number, f"{name}({text})", function, own)
+        yield Sample(name, number, f"{name}({text})", function, own, dtype)
 
 
 # Where eager gives memory as it comes.
@@ -101,7 +102,16 @@ TIES = {"argsort", "kthvalue", "mode", "sort", "topk"}
 
 
 # Where a library may turn the signs of vectors.
-UP_TO_SIGN = {"linalg.eigh"}
+UP_TO_SIGN = {"linalg.eigh", "linalg.svd", "svd"}
+
+
+def determined(name, made):
+    """Of a factorization, the vectors that the matrix determines: any others complete a basis."""
+    if name == "linalg.eigh":
+        return made
+    u, s, v = made
+    count = s.shape[-1]
+    return u[..., :count], s, v[..., :count] if name == "svd" else v[..., :count, :]
 
 
 class One(torch.nn.Module):
@@ -160,6 +170,18 @@ def first_verdict(sample, decomposed, folder):
     ) if lines else f"exit code {done.returncode}"
 
 
+def torch_fails(sample):
+    """What torch itself says of the sample's exported program, if it does not run there."""
+    with tempfile.TemporaryDirectory() as folder:
+        archive = pathlib.Path(folder) / "sample.pt2"
+        export(One(sample.function), (sample.args,), archive)
+        try:
+            torch.export.load(archive).module()(copy.deepcopy(sample.args))
+        except Exception as error:
+            return f"exported: {error}"
+    return ""
+
+
 def sweep(samples, decomposed=False, progress=lambda text: None):
     """[(sample, verdict, why)]: what can be compiled is, dozens in one program."""
     results, pending = [], []
@@ -173,6 +195,9 @@ def sweep(samples, decomposed=False, progress=lambda text: None):
                 results.append((sample, "no program", wrong))
                 continue
             crashed = wrong.startswith("coil ")  # the command failed where compiling to source had not
+            if crashed and (said := torch_fails(sample)):
+                results.append((sample, "no program", said))
+                continue
             tie = (
                 wrong and sample.op in TIES and not any(t.dtype in (torch.float32, torch.float64) for t in sample.args)
             )
@@ -193,8 +218,8 @@ def sweep(samples, decomposed=False, progress=lambda text: None):
 
 
 def kind(sample):
-    """The narrowest floating type among the tensors: what decides the tolerance."""
-    types = [t.dtype for t in sample.args if t.dtype.is_floating_point]
+    """The narrowest floating type among the tensors, and the swept one: what decides the tolerance."""
+    types = [t for t in (sample.dtype, *(tensor.dtype for tensor in sample.args)) if t.is_floating_point]
     return min(types, key=lambda t: torch.finfo(t).bits * 100 + (t == torch.float16), default=torch.float32)
 
 

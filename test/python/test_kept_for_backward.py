@@ -235,3 +235,33 @@ class NearlySoftmax(nn.Module):
 def test_what_only_looks_like_a_softmax_is_as_it_was():
     torch.manual_seed(0)
     kept(NearlySoftmax(), torch.randn(2, 16, 32) / 8, torch.bfloat16)
+
+
+class Biased(nn.Module):
+    """Attention with a bias that learns, and with dropout: PyTorch writes it out in 32 bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(32, 96, bias=False)
+        self.bias = nn.Parameter(torch.randn(1, 1, 128, 128) / 8)
+
+    def forward(self, x):
+        q, k, v = (t[:, None] for t in self.project(x).chunk(3, -1))
+        return nn.functional.scaled_dot_product_attention(q, k, v, self.bias.to(q.dtype), dropout_p=0.1)[:, 0]
+
+
+def test_narrow_copies_behind_views_are_computed_again():
+    """Scores in 32 bits are kept, the input and the heads in 16, and no transposed copy of probabilities in 16."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model, x, held = Biased(), torch.randn(2, 128, 32), {}
+
+    def pack(value):
+        held[value.untyped_storage().data_ptr()] = value
+        return value
+
+    function = torch.compile(model, backend="coil", options={"cache": "none"})
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda v: v), torch.autocast("cpu", torch.bfloat16):
+        function(x)
+    narrow = [v for v in held.values() if v.dtype == torch.bfloat16]
+    assert narrow and sum(v.untyped_storage().nbytes() for v in narrow) <= 4 * x.nbytes // 2

@@ -4,9 +4,11 @@ all others stay, in archives and under torch.compile.
 
 import pathlib
 import sys
+import unittest.mock
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
 from coil_harness import check, coil, export
@@ -177,3 +179,35 @@ def test_free_sizes(kind, tmp_path, on_cpu):
         dynamic,
         others=[(torch.randn(b, 3, n, 8),) for b, n in ((1, 2), (3, 7), (2, 64))],
     )
+
+
+def laid_out(mask, device):
+    """The mask of a Dynamo graph's attention call, once it lies as kernels of the device take it."""
+    graph = torch.fx.Graph()
+    query, given = graph.placeholder("query"), graph.placeholder("mask")
+    with FakeTensorMode():
+        given.meta["example_value"] = torch.empty_strided(mask.shape, mask.stride(), dtype=mask.dtype, device=device)
+    call = graph.call_function(F.scaled_dot_product_attention, (query, query, query), {"attn_mask": given})
+    graph.output(call)
+    gm = torch.fx.GraphModule({}, graph)
+    masks.lay_out(gm)
+    seen = []
+    with unittest.mock.patch.object(torch.fx.Interpreter, "call_function", autospec=True) as carry_out:
+        carry_out.side_effect = lambda _, target, args, kwargs: (
+            seen.append(kwargs["attn_mask"]) if "attn_mask" in kwargs else target(*args, **kwargs)
+        )
+        torch.fx.Interpreter(gm).run(None, mask)
+    return seen[0]
+
+
+def test_masks_lie_as_kernels_for_gpus_take_them():
+    rows = torch.arange(6) % 3 > 0
+    repeated = rows[None, None, :, None].expand(4, 2, -1, 5)
+    made = laid_out(repeated, "cuda")
+    assert made.stride() == (30, 30, 5, 1) and made.shape == (1, 1, 6, 5)
+    assert torch.equal(made.expand_as(repeated), repeated)
+    assert laid_out(repeated, "cpu") is repeated
+    dense = torch.rand(4, 1, 6, 5) > 0.5
+    assert laid_out(dense, "cuda") is dense
+    turned = (torch.rand(4, 5, 6) > 0.5).mT
+    assert torch.equal(laid_out(turned, "cuda"), turned) and laid_out(turned, "cuda").is_contiguous()

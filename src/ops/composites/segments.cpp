@@ -1,4 +1,6 @@
 // Rows in bags and segments, each reduced to one; and the shifts and frequencies that go with transforms.
+#include <optional>
+
 #include "ops/composites/steps.h"
 
 namespace coil::ops::composites {
@@ -28,16 +30,21 @@ Value reduced_rows(Steps& s, const Value& rows, Value segment, const Expr& segme
 
 enum BagMode { Sum, Mean, Max };
 
-/// The index that counts for nothing; below 0 where there is none.
-std::int64_t padding_of(const Steps& s) {
-  return s.takes("padding_idx") && s.has("padding_idx") ? s.number("padding_idx") : -1;
+/// The index that counts for nothing, if there is one. Where it may be left out it is counted from the end when it is
+/// below 0; elsewhere a number below 0 means that there is none.
+std::optional<Expr> padding_of(const Steps& s) {
+  if (!s.takes("padding_idx") || !s.has("padding_idx")) return std::nullopt;
+  const std::int64_t padding = s.number("padding_idx");
+  if (padding >= 0) return Expr(padding);
+  if (s.op.schema.target != "aten.embedding_bag.padding_idx") return std::nullopt;
+  return s.env.simplify(s.size(s["weight"], 0) + padding);
 }
 
 /// One value, or a row, for each index: `number` where the index is the padding.
 Value without_padding(Steps& s, const Value& values, double number) {
-  const std::int64_t padding = padding_of(s);
-  if (padding < 0) return values;
-  Value kept = s.call("aten.ne.Scalar", {s["indices"], padding});
+  const std::optional<Expr> padding = padding_of(s);
+  if (!padding) return values;
+  Value kept = s.call("aten.ne.Scalar", {s["indices"], *padding});
   if (s.rank(values) == 2) kept = s.unsqueeze(kept, 1);
   return s.where(kept, values, s.full({}, number, s.dtype(values)));
 }
@@ -61,7 +68,7 @@ Value places_of_maxima(Steps& s, const Value& rows, const Value& made, const Val
 /// Eager on the CPU has a way for sums that needs no bag of each row, and then gives none.
 bool sums_without_bags(const Steps& s) {
   const TensorMeta& weight = s.meta(s["weight"]);
-  if (s.number("mode") != Sum || padding_of(s) >= 0 || !weight.strides[1].is_constant(1)) return false;
+  if (s.number("mode") != Sum || padding_of(s) || !weight.strides[1].is_constant(1)) return false;
   if (s.has("per_sample_weights") && !s.meta(s["per_sample_weights"]).strides[0].is_constant(1)) return false;
   return weight.dtype == DType::F32 || weight.dtype == DType::F16;
 }

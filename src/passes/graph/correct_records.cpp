@@ -39,6 +39,33 @@ bool has_wrong_types(const Node& n) {
          });
 }
 
+/// torch records the distinct slices along a dimension that is counted from the end with all sizes behind their number,
+/// and of a vector places and counts that eager leaves empty.
+bool has_wrong_sizes(const Node& n) {
+  if (!n.is_call("aten.unique_consecutive.default") && !n.is_call("aten.unique_dim_consecutive.default")) return false;
+  const auto* recorded = n.meta.value.get_if<Values>();
+  const auto* values = recorded && !recorded->empty() ? (*recorded)[0].get_if<sym::TensorMeta>() : nullptr;
+  if (!values || n.arg("dim").is_none()) return false;
+  const std::size_t rank = n.arg("self").as_node()->tensor().rank();
+  return rank == 1 || values->rank() != rank;
+}
+
+/// The results of such a call as they were inferred, whose number of slices is called as it was recorded.
+Value with_recorded_count(const Node& n, const Value& inferred) {
+  Values made = inferred.as_list();
+  const sym::TensorMeta slices = made[0].as_tensor();
+  const auto rank = static_cast<std::int64_t>(slices.rank()), given = n.arg("dim").as_int().constant().value_or(0);
+  const auto dim = static_cast<std::size_t>(given < 0 ? given + rank : given);
+  const sym::Expr from = slices.sizes[dim], to = n.meta.value.as_list()[0].as_tensor().sizes[dim];
+  for (Value& v : made) {
+    auto meta = v.as_tensor();
+    for (sym::Exprs* all : {&meta.sizes, &meta.strides})
+      for (sym::Expr& e : *all) e = sym::substitute(e, {&from, 1}, {&to, 1});
+    v = std::move(meta);
+  }
+  return made;
+}
+
 /// What is recorded, sizes and all, with the types that were inferred.
 Value with_types_of(const Value& recorded, const Value& inferred) {
   Value out = recorded;
@@ -56,7 +83,7 @@ Value with_types_of(const Value& recorded, const Value& inferred) {
 }
 
 bool is_recorded_wrongly(const Node& n, sym::ShapeEnv& env) {
-  if (has_wrong_types(n)) return true;
+  if (has_wrong_types(n) || has_wrong_sizes(n)) return true;
   if (!n.is_call("aten.lstm.input")) return false;
   const auto* recorded = n.meta.value.get_if<Values>();
   if (!recorded || recorded->size() != 3) return false;
@@ -74,6 +101,12 @@ void correct_records(fx::GraphModule& module) {
     if (n->opcode != fx::Opcode::CallFunction || !is_inferable(*n)) continue;
     if (!follows.contains(n) && !is_recorded_wrongly(*n, *module.env)) continue;
     Value inferred = fx::infer(*n, *module.env);
+    if (has_wrong_sizes(*n)) {
+      n->meta.value = with_recorded_count(*n, inferred);
+      for (Node* result : n->users()) result->meta.value = fx::infer(*result, *module.env);
+      for (const Node* result : n->users()) follows.insert(result->users().begin(), result->users().end());
+      continue;
+    }
     if (agree(*module.env, inferred, n->meta.value)) continue;
     Value retyped = with_types_of(n->meta.value, inferred);  // keeps the names of sizes that data tell
     n->meta.value = agree(*module.env, inferred, retyped) ? std::move(retyped) : std::move(inferred);

@@ -402,6 +402,7 @@ for mode in ("sum", "mean", "max"):
             F.embedding_bag(i, w, o, mode=mode),
             F.embedding_bag(i.view(3, 3), w, mode=mode),
             F.embedding_bag(i, w, o, mode=mode, padding_idx=PADDING, include_last_offset=True),
+            F.embedding_bag(i, w, o, mode=mode, padding_idx=PADDING - 10),
         ),
         rows,
         at,

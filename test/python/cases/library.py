@@ -327,6 +327,11 @@ pools.add("max_bf16", lambda x: F.max_pool2d(x, 3, 2, 1), pools.normal(*image, d
 pools.add(
     "max_channels_last", lambda x: F.max_pool2d(x, 3, 2, 1), pools.normal(*image).to(memory_format=torch.channels_last)
 )
+pools.add(
+    "avg_of_integers",
+    lambda x: (F.avg_pool1d(x, 3, 2, 1, True, False), F.avg_pool1d(x, 3, 1, 1, False, False), F.avg_pool1d(x, 4)),
+    pools.integers(-90, 90, 1, 3, 9),
+)
 pools.add("linear_1d", lambda x: F.interpolate(x, size=17, mode="linear"), pools.normal(2, 3, 9))
 pools.add("avg_3d", lambda x: F.avg_pool3d(x, 2), pools.normal(1, 2, 4, 6, 6))
 

@@ -168,6 +168,9 @@ selection.add(
         *torch.unique(x, dim=0, return_inverse=True, return_counts=True),
         torch.unique(x, dim=1),
         *torch.unique_consecutive(x, dim=0, return_inverse=True, return_counts=True),
+        torch.unique_consecutive(x[:5], dim=-1).float().exp(),
+        torch.unique_consecutive(x[:, 0], dim=0, return_counts=True),
+        *torch.unique_consecutive(x[:6].view(2, 3, 4), dim=-2, return_counts=True),
     ),
     selection.integers(0, 2, 60, 4),
 )
