@@ -142,6 +142,7 @@ class Outputs {
     for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i)
       if (auto* node = output_.args.at(i).get_if<fx::Node*>(); node && (*node)->is_tensor())
         ++outputs_on_[base_of(*node)];
+    find_kept();
     for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i) add(ctx_.module.outputs[i], output_.args[i]);
     write_back();
   }
@@ -202,10 +203,45 @@ class Outputs {
     return window(own_memory(base));
   }
 
+  /// The memory that whole outputs of any strides have, whose caller asks for no memory of their own either.
+  void find_kept() {
+    for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i) {
+      auto* node = output_.args.at(i).get_if<fx::Node*>();
+      if (!ctx_.module.outputs[i].any_strides || !node || !(*node)->is_tensor() || base_of(*node) != *node) continue;
+      const auto* box = std::get_if<TensorBox>(&ctx_.values.at(*node));
+      if (!box || !box->storage->realized() || !box->is_whole() || written_.contains(*node)) continue;
+      const ir::Buffer& buffer = graph_.buffer(*box->storage->buffer);
+      if (buffer.kind == ir::BufferKind::Computed && !buffer.layout.comm) kept_.insert(buffer.id);
+    }
+  }
+
+  /// All of such memory as the value of another output of any strides, which is nothing but a copy of it and lies as
+  /// that output is recorded: a GPU's attention may give its result in the order in which it is then copied.
+  std::optional<BufferView> same_as_kept(const fx::Node* node) {
+    const auto* box = std::get_if<TensorBox>(&ctx_.values.at(node));
+    if (!box || is_complex(node->tensor().dtype)) return std::nullopt;
+    const auto suits = [&](const BufferView& view) {
+      const ir::Buffer& buffer = graph_.buffer(view.buffer);
+      return kept_.contains(view.buffer) && buffer.layout.dtype == view.dtype &&
+             graph_.env().statically_known_equal(sym::product(view.sizes), sym::product(buffer.layout.sizes)) &&
+             matches(view.strides, node->tensor()) &&
+             std::ranges::all_of(view.strides, [](Expr e) { return e.constant().has_value(); });
+    };
+    if (!box->storage->realized()) return box->copied(suits);
+    std::optional<BufferView> view = box->strided();
+    return view && suits(*view) ? view : std::nullopt;
+  }
+
   /// An output whose strides the caller leaves open: its layout is chosen later, as is best for the operations that
   /// make it. An output that shares memory with others, or whose strides are unknown, has the recorded layout.
   BufferView tensor_of_any_strides(const fx::Node* node) {
     const fx::Node* base = base_of(node);
+    if (outputs_on_[base] == 1 && !written_.contains(base)) {
+      if (const auto view = same_as_kept(node); view && !is_own(node, *view)) {
+        graph_.buffer(view->buffer).layout.fixed = true;
+        return *view;
+      }
+    }
     if (node != base || base->opcode != fx::Opcode::CallFunction || outputs_on_[base] != 1 || written_.contains(base) ||
         memory_.contains(node))
       return tensor(node);
@@ -222,6 +258,12 @@ class Outputs {
     buffer.is_output = true;
     memory_[node] = buffer.id;
     return {buffer.id, meta.dtype, buffer.layout.sizes, strides, 0};
+  }
+
+  /// Whether the memory is the node's own, and not that of another output.
+  bool is_own(const fx::Node* node, const BufferView& view) const {
+    const TensorBox& box = std::get<TensorBox>(ctx_.values.at(node));
+    return base_of(node) == node && box.storage->buffer == view.buffer && box.is_whole();
   }
 
   bool matches(const Exprs& strides, const sym::TensorMeta& meta) const {
@@ -321,7 +363,7 @@ class Outputs {
       written_;  ///< values that inputs and attributes receive: what returns them returns those
   std::map<const fx::Node*, ir::BufferId> memory_;
   std::map<const fx::Node*, int> outputs_on_;
-  std::set<ir::BufferId> targets_;
+  std::set<ir::BufferId> targets_, kept_;
 };
 
 }  // namespace

@@ -9,12 +9,14 @@ import sys
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
 from coil import dynamo, joint  # noqa: E402
 from coil.graph import translate  # noqa: E402
+from coil.options import parse  # noqa: E402
 
 
 def kept(model, x, dtype=None):
@@ -265,3 +267,44 @@ def test_narrow_copies_behind_views_are_computed_again():
         function(x)
     narrow = [v for v in held.values() if v.dtype == torch.bfloat16]
     assert narrow and sum(v.untyped_storage().nbytes() for v in narrow) <= 4 * x.nbytes // 2
+
+
+class Heads(nn.Module):
+    """Causal attention of heads that lie one behind the other, as rotated ones do, and a product of their rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.project, self.last = nn.Linear(64, 192, bias=False), nn.Linear(64, 64, bias=False)
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (4, 16)).transpose(1, 2) * 1.5 for t in self.project(x).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(q.contiguous(), k, v, is_causal=True)
+        return self.last(y.transpose(1, 2).contiguous().flatten(2))
+
+
+def test_copies_that_lie_as_what_they_copy_are_kept_once(monkeypatch):
+    """A GPU's attention gives the heads of one query side by side, as the product of rows reads them."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 128, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        peaks = planned(Heads(), x, monkeypatch)["forward"]
+    # The input, queries, keys, values and what attention gives, the sums' logarithms, and the result.
+    narrow = x.nbytes // 2
+    assert peaks["outputs"] <= 6 * narrow + 2 * 4 * 128 * 4 + 64 * 64 * 2
+
+
+def test_what_is_kept_once_is_right():
+    """The same on the CPU, of a graph as AOTAutograd makes them, whose results may all lie as Coil likes."""
+
+    def attend(q, k, v):
+        y = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v)[0]
+        return y, y.transpose(1, 2).clone().view(2, 128, 64), y.clone() * 2
+
+    torch.manual_seed(0)
+    given = [torch.randn(2, 128, 4, 16).transpose(1, 2) for _ in range(3)]
+    graph = make_fx(attend, tracing_mode="fake")(*given)
+    made = dynamo.compile_graph(graph, parse({"cache": "none"}, None), "forward", free=range(3))(*given)
+    for got, want in zip(made, attend(*given), strict=True):
+        torch.testing.assert_close(got, want)
+    first, copy, other = (t.untyped_storage().data_ptr() for t in made)
+    assert first == copy != other

@@ -103,11 +103,10 @@ std::vector<TensorBox> attend(Context& ctx, const Values& args, const Options& o
   std::vector<BufferView> inputs{rows_operand(ctx, q), rows_operand(ctx, k), rows_operand(ctx, v)};
   if (options.mask)
     inputs.push_back(mask_operand(ctx, *options.mask, q, k, {meta.sizes.begin(), meta.sizes.end() - 2}));
-  Exprs sizes = q.sizes, strides;
+  Exprs sizes = q.sizes;
   sizes[3] = v.sizes[3];
-  if (meta.rank() == 4) strides = meta.strides;
-  // On a GPU all heads of one query are neighbours in memory: the product that follows attention reads them as one row.
-  if (is_for_gpu(ctx, q)) strides = {sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
+  // All heads of one query are neighbours in memory: the product that follows attention reads them as one row.
+  const Exprs strides{sizes[1] * sizes[2] * sizes[3], sizes[3], sizes[1] * sizes[3], 1};
   auto [box, out] = library_result(ctx, meta.dtype, sizes, strides);
   library_ops::Attributes attributes{
       {"causal", std::int64_t{options.causal}}, {"scale", scale}, {"has_mask", std::int64_t{options.mask.has_value()}}};
