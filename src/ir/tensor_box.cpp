@@ -616,7 +616,7 @@ LargeReads large_reads(const StorageBox& s, std::int64_t bytes) {
 
 bool is_costly(Scalar body) { return computes_much(body) || loads(body).size() >= 2; }
 
-void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLimits& limits) {
+void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLimits& limits, JoinsCall joins) {
   StorageBox& s = *box.storage;
   if (s.realized() || users == 0) return;
   const auto all = loads(s.body);
@@ -627,7 +627,7 @@ void realize_by_policy(const TensorBox& box, std::size_t users, const RealizeLim
         computes_much(s.body, s.body->ops > kFewOps && grows_much(s, all) ? kSomeOps : kFewOps) || reads_much(s, all);
   // A library call can do a little arithmetic on its way out, in the type of its result; only an operation of its own
   // can be given to it.
-  if (!realize && users > 1)
+  if (!realize && users > 1 && joins == JoinsCall::Yes)
     for (Scalar load : all)
       if (const Buffer& from = s.graph->buffer(load->buffer); s.body != load && from.layout.dtype == s.dtype)
         for (OperationId w : from.writers) realize |= std::holds_alternative<Extern>(s.graph->operations()[w].node);

@@ -93,9 +93,11 @@ TensorBox whole(Graph&, BufferId);
 /// A realised dense row-major copy, or itself when it is one.
 TensorBox contiguous(const TensorBox&);
 
+/// Whether a library's call may compute a value on its way out: nothing else reads the call's result.
+enum class JoinsCall : bool { No, Yes };
 /// Called after each node is lowered, with how many fx users it has: realises it when a limit is passed, or when
 /// several users would compute again what is costly, or read more bytes again than the value has.
-void realize_by_policy(const TensorBox&, std::size_t users, const RealizeLimits&);
+void realize_by_policy(const TensorBox&, std::size_t users, const RealizeLimits&, JoinsCall = JoinsCall::Yes);
 /// Called before a node is lowered: realises an operand that puts together several values of its own size, when the
 /// other operands bring one more that no loop makes. A sum that takes in result after result of library calls would
 /// have them all live at once; as operations of their own its parts still share a kernel where that costs no memory.

@@ -283,6 +283,17 @@ class Driver {
       if (s.symbol_kind() == sym::SymbolKind::Unbacked) ctx_.input_symbols.emplace(s.name());
   }
 
+  /// Of the calls whose results the node reads, as they are or as views, one at least has no other reader.
+  static ir::JoinsCall joins_call(const fx::Node& node) {
+    const auto is_read_alone = [](const fx::Node* read) {
+      while (read->users().size() == 1 && read->op && read->op->schema.is_view() && read->args[0].is<fx::Node*>())
+        read = read->args[0].as_node();
+      return read->users().size() == 1;
+    };
+    const auto has_one = [&](const ops::Value& v) { return v.is<fx::Node*>() && is_read_alone(v.as_node()); };
+    return std::ranges::any_of(node.args, has_one) ? ir::JoinsCall::Yes : ir::JoinsCall::No;
+  }
+
   void call(const fx::Node& node) {
     if (is_bookkeeping(node)) return;
     if (node.is_call("_operator.getitem")) {
@@ -320,7 +331,7 @@ class Driver {
       if (node.is_tensor()) lie_as_operands(node, *box);
       store_for_products(ctx_, node, *box);
       *box = ir::made_once(*box);
-      ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize);
+      ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize, joins_call(node));
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
       const auto& metas = node.meta.value.as_list();
       for (std::size_t i = 0; i < items->size(); ++i)

@@ -95,6 +95,7 @@ Value histc(Steps& s) {
   const DType type = s.dtype(x);
   Value from, to;
   x = s.reshape(x, {s.env.simplify(sym::product(s.sizes(x)))});
+  if (s.size(x, 0).is_constant(0)) return s.full({bins}, 0, type);
   if (low == high) {
     from = s.unary("amin", x), to = s.unary("amax", x);
     Value same = s.call("aten.eq.Tensor", {from, to});
@@ -107,6 +108,59 @@ Value histc(Steps& s) {
   Value place = s.to(s.div(s.mul(s.sub(x, from), bins), s.sub(to, from)), DType::I64);
   place = s.call("aten.clamp.default", {place, 0, bins - 1});
   return s.call("aten.scatter_add.default", {s.full({bins}, 0, type), 0, place, s.to(inside, type)});
+}
+
+/// What lies between neighbouring edges, the last included: how many elements, or the sum of their weights.
+Value counts_between(Steps& s, const Value& edges) {
+  const Expr n = s.env.simplify(sym::product(s.sizes(s["self"])));
+  const Expr bins = s.env.simplify(s.size(edges, 0) - 1);
+  const DType type = s.dtype(s["self"]);
+  const Value x = s.reshape(s["self"], {n});
+  const auto edge = [&](std::int64_t i) { return s.call("aten.select.int", {edges, 0, i}); };
+  const Value inside = s.call("aten.logical_and.default",
+                              {s.call("aten.ge.Tensor", {x, edge(0)}), s.call("aten.le.Tensor", {x, edge(-1)})});
+  Value place = s.call("aten.searchsorted.Tensor", {edges, x}, {{"right", true}});
+  place = s.call("aten.clamp.default", {s.sub(place, 1), 0, s.env.simplify(bins - 1)});
+  const Value weight = s.has("weight") ? s.reshape(s["weight"], {n}) : s.full({}, 1, type);
+  const Value counted = s.where(inside, weight, s.full({}, 0, type));
+  Value made = s.call("aten.scatter_add.default", {s.full({bins}, 0, type), 0, place, counted});
+  if (!s.flag("density")) return made;
+  const Value widths = s.sub(s.slice(edges, 0, 1, s.size(edges, 0)), s.slice(edges, 0, 0, bins));
+  return s.div(s.div(made, s.sum(made, {0})), widths);
+}
+
+void need_floats(Steps& s) {
+  const DType type = s.dtype(s["self"]);
+  if (type != DType::F32 && type != DType::F64) s.refuse("takes floats of 32 and 64 bits");
+}
+
+/// Between so many equal bins of a range, or of what there is.
+Value histogram(Steps& s) {
+  need_floats(s);
+  const std::int64_t bins = s.number("bins");
+  if (bins <= 0) s.refuse("takes a positive number of bins");
+  const DType type = s.dtype(s["self"]);
+  Value from = s.full({}, 0, type), to = s.full({}, 1, type);
+  if (s.has("range")) {
+    const Values& range = s["range"].as_list();
+    if (range.size() != 2) s.refuse("takes a range of two numbers");
+    from = s.full({}, range[0], type), to = s.full({}, range[1], type);
+  } else if (!sym::product(s.sizes(s["self"])).is_constant(0)) {
+    from = s.unary("amin", s["self"]), to = s.unary("amax", s["self"]);
+  }
+  const Value same = s.call("aten.eq.Tensor", {from, to});
+  const Value apart = s.where(same, s.full({}, 0.5, type), s.full({}, 0, type));
+  const Value edges =
+      s.call("aten.linspace.Tensor_Tensor", {s.sub(from, apart), s.add(to, apart), bins + 1}, {{"dtype", type}});
+  return Values{counts_between(s, edges), edges};
+}
+
+/// Between given edges.
+Value histogram_of_edges(Steps& s) {
+  need_floats(s);
+  const Value& edges = s["bins"];
+  if (s.rank(edges) != 1 || s.dtype(edges) != s.dtype(s["self"])) s.refuse("takes a vector of edges of the same type");
+  return Values{counts_between(s, edges), s.contiguous(edges)};
 }
 
 /// Sums of neighbours along a dimension, in the tensor's own type, where integers wrap.
@@ -188,6 +242,12 @@ constexpr Composite kStatistics[] = {
      nanquantile_of_number},
     {"aten::mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", mode},
     {"aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", histc},
+    {"aten::histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool "
+     "density=False) -> (Tensor hist, Tensor bin_edges)",
+     histogram},
+    {"aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor "
+     "hist, Tensor bin_edges)",
+     histogram_of_edges},
     {"aten::trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", trapezoid},
     {"aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid},
     {"aten::trapz.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor", trapezoid},

@@ -292,7 +292,20 @@ s.add(
     s.integers(0, 3, 7, 9),
     s.integers(0, 2, 3, 5, 4).float(),
 )
-s.add("histc", lambda a: (torch.histc(a, 10, -2, 2), torch.histc(a, 7)), s.normal(100))
+s.add("histc", lambda a: (torch.histc(a, 10, -2, 2), torch.histc(a, 7), torch.histc(a[:0], 3)), s.normal(100))
+s.add(
+    "histogram",
+    lambda a, w, e: (
+        *torch.histogram(a, 7),
+        *torch.histogram(a, 5, range=(-1.0, 1.5), weight=w, density=True),
+        *torch.histogram(a, e, weight=w),
+        *torch.histogram(a[:0], 3),
+        *torch.histogram(torch.full_like(a, 2.0), 3),
+    ),
+    torch.cat([s.normal(97), torch.tensor([9.0, -1.0, 1.5])]),
+    s.normal(100),
+    torch.tensor([-2.0, -0.5, -0.5, 0.0, 0.75, 9.0]),
+)
 s.add(
     "trapezoid",
     lambda y, x: (
