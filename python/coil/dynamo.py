@@ -10,6 +10,7 @@ import torch
 
 from . import (
     _native,
+    aliases,
     artifacts,
     budget,
     calls,
@@ -507,6 +508,7 @@ def compile_dynamo_graph(gm, example_inputs, options, standalone=None, **aot):
             {k: False for k in ["graphsafe_rng_functionalization"] if hasattr(torch._functorch.config, k)}
         ),
         triton_kernels.analysed(gm),
+        aliases.sound(),
         whole.operators(),
         kept.loading(options.cache, named) if keeps else contextlib.nullcontext([]) as loaded,
     ):
