@@ -46,7 +46,7 @@ class ConvolutionBuilder {
 
   dnnl::memory::desc preferred_weight() {
     return with_primitive(any_weight(), [&](const auto& pd) {
-      return misreads_operands(pd) ? ConvolutionBuilder(without_operands(), dtype_).preferred_weight()
+      return misreads_operands(pd) ? ConvolutionBuilder(without_operands(pd.impl_info_str()), dtype_).preferred_weight()
                                    : pd.weights_desc();
     });
   }
@@ -73,8 +73,9 @@ class ConvolutionBuilder {
       } catch (const dnnl::error&) {  // packed for another kind of machine
       }
     }
-    return with_primitive(any_weight(),
-                          [&](const auto& pd) { return misreads_operands(pd) ? finish_alone() : finish(pd); });
+    return with_primitive(any_weight(), [&](const auto& pd) {
+      return misreads_operands(pd) ? finish_alone(pd.impl_info_str()) : finish(pd);
+    });
   }
 
  private:
@@ -84,29 +85,32 @@ class ConvolutionBuilder {
     return true;
   }
 
-  /// oneDNN's convolution by products of gathered rows reads operands of y's size from the wrong places (2.6.3, with
-  /// every instruction set, whatever the sizes).
+  /// Whether a kernel of oneDNN reads the operand from the wrong places (2.6.3, with every instruction set). That by
+  /// products of gathered rows does with operands of y's size, whatever the sizes; that for groups of one channel does
+  /// with operands of all channels where these are all that y has.
+  bool is_misread(std::string_view kernel, const BoundView& operand) const {
+    if (p_.transposed) return false;
+    if (kernel.find("gemm") != std::string_view::npos) return !is_small(operand);
+    return kernel.find("dw") != std::string_view::npos && is_small(p_.y) && operand.sizes[1] > 1;
+  }
   template <class Desc>
   bool misreads_operands(const Desc& pd) const {
-    return !p_.transposed && std::string_view(pd.impl_info_str()).find("gemm") != std::string_view::npos &&
-           !std::ranges::all_of(operands_, is_small);
+    return std::ranges::any_of(operands_, [&](const BoundView& o) { return is_misread(pd.impl_info_str(), o); });
   }
 
-  /// Post-operations before the first one with an operand of y's size.
-  std::size_t posts_without_operands() const {
+  /// With the post-operations before the first one whose operand the kernel misreads.
+  ConvolutionProblem without_operands(std::string_view kernel) const {
     std::size_t operand = 0, count = 0;
     for (const PostOp& op : p_.post) {
-      if (op.takes_operand() && !is_small(operands_[operand++])) break;
+      if (op.takes_operand() && is_misread(kernel, operands_[operand++])) break;
       ++count;
     }
-    return count;
+    return with_post(p_, count);
   }
 
-  ConvolutionProblem without_operands() const { return with_post(p_, posts_without_operands()); }
-
   /// Those and what follows them by loops of our own.
-  std::unique_ptr<PreparedCall> finish_alone() const {
-    const ConvolutionProblem head = without_operands();
+  std::unique_ptr<PreparedCall> finish_alone(std::string_view kernel) const {
+    const ConvolutionProblem head = without_operands(kernel);
     std::vector<EpilogueOperand> operands;
     for (std::size_t i = head.operands.size(); i < p_.operands.size(); ++i)
       operands.push_back({p_.first_operand + i, p_.operands[i]});
