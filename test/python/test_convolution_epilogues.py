@@ -1,5 +1,5 @@
-"""Convolutions with what a library computes on its way out: activations, sums and products with operands of the result's
-size, of its channels, of its places. Drawn at random, a few dozen in one program; sizes of 1 are drawn often.
+"""Convolutions with what a library computes on its way out: activations, sums and products with operands of the
+result's size, of its channels, of its places. Drawn at random, a few dozen in one program; sizes of 1 are drawn often.
 
 As a script: test_convolution_epilogues.py [SEED [PROGRAMS]] (ONEDNN_MAX_CPU_ISA holds the library to less).
 """
@@ -101,6 +101,13 @@ def test_a_channel_a_group_to_one_place(steps, size, stride):
     torch.manual_seed(0)
     module = Finished(nn.Conv2d(80, 80, 3, stride, 1, groups=80), steps).eval()
     check(module, (torch.randn(1, 80, size, size), [torch.randn(1, 80, 1, 1) for _ in steps]))
+
+
+@pytest.mark.parametrize("operand", [(1, 6, 1, 1), (6, 1, 1)], ids=["whole", "channels"])
+def test_groups_to_one_place_through_padding_alone(operand):
+    torch.manual_seed(0)
+    module = Finished(nn.Conv2d(64, 6, 2, 1, 1, 2, 2), ("relu", "mul")).eval()
+    check(module, (torch.randn(1, 64, 1, 1), [torch.randn(1), torch.randn(operand)]))
 
 
 if __name__ == "__main__":

@@ -86,12 +86,13 @@ class ConvolutionBuilder {
   }
 
   /// Whether a kernel of oneDNN reads the operand from the wrong places (2.6.3, with every instruction set). That by
-  /// products of gathered rows does with operands of y's size, whatever the sizes; that for groups of one channel does
-  /// with operands of all channels where these are all that y has.
+  /// products of gathered rows does with operands of y's size, whatever the sizes. Where the channels are all that y
+  /// has, it and the kernels for groups of channels do with operands of all channels.
   bool is_misread(std::string_view kernel, const BoundView& operand) const {
     if (p_.transposed) return false;
-    if (kernel.find("gemm") != std::string_view::npos) return !is_small(operand);
-    return kernel.find("dw") != std::string_view::npos && is_small(p_.y) && operand.sizes[1] > 1;
+    const bool gathers = kernel.find("gemm") != std::string_view::npos;
+    if (is_small(p_.y)) return operand.sizes[1] > 1 && (gathers || p_.groups > 1);
+    return gathers && !is_small(operand);
   }
   template <class Desc>
   bool misreads_operands(const Desc& pd) const {
