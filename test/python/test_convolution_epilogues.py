@@ -58,28 +58,38 @@ def channels_of(chance):
     return inputs, groups * chance.choice([1, 1, 2] if kind == "each" else [1, 3, 8, 16]), groups
 
 
+LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
+KINDS = {(1, False): nn.Conv1d, (2, False): nn.Conv2d, (3, False): nn.Conv3d}
+KINDS |= {(1, True): nn.ConvTranspose1d, (2, True): nn.ConvTranspose2d, (3, True): nn.ConvTranspose3d}
+
+
 def laid_out(tensor, chance):
-    turned = tensor.dim() == 4 and chance.random() < 0.4
-    return tensor.to(memory_format=torch.channels_last) if turned else tensor
+    turned = tensor.dim() in LAST and chance.random() < 0.4
+    return tensor.to(memory_format=LAST[tensor.dim()]) if turned else tensor
 
 
 def drawn(chance):
     """A convolution with what follows, and its arguments; None where the kernel does not fit."""
     inputs, outputs, groups = channels_of(chance)
+    spatial, transposed = chance.choice([1, 2, 2, 2, 2, 3]), chance.random() < 0.2
     kernel, stride = chance.choice([1, 1, 2, 3, 3, 5]), chance.choice([1, 1, 2])
     padding, dilation = chance.choice([0, kernel // 2]), chance.choice([1, 1, 2])
-    samples, size = chance.choice([1, 1, 2, 3]), chance.choice([1, 1, 2, 3, 4, 7, 8, 14])
-    room = size + 2 * padding - dilation * (kernel - 1) - 1
-    if room < 0:
+    samples, size = chance.choice([1, 1, 2, 3]), chance.choice([1, 1, 2, 3, 4, 7, 8] + ([14] if spatial < 3 else []))
+    settings = dict(stride=stride, padding=padding, dilation=dilation, groups=groups, bias=chance.random() < 0.7)
+    x = torch.randn(samples, inputs, *[size] * spatial)
+    convolution = KINDS[spatial, transposed](inputs, outputs, kernel, **settings)
+    try:
+        with torch.no_grad():
+            whole = convolution(x).shape
+    except RuntimeError:
         return None
-    places = room // stride + 1
-    bias = chance.random() < 0.7
-    convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, groups, bias)
+    if not whole.numel():
+        return None
     steps = [chance.choice([*BINARY, *BINARY, *ACTIVATIONS]) for _ in range(chance.choice([1, 2, 3]))]
-    whole = (samples, outputs, places, places)
-    shapes = [whole] * 4 + [(1, outputs, 1, 1), (samples, outputs, 1, 1), (samples, 1, places, places), (1,)]
+    ones = [1] * spatial
+    shapes = [whole] * 4 + [(1, outputs, *ones), (samples, outputs, *ones), (samples, 1, *whole[2:]), (1,)]
     operands = [laid_out(torch.randn(chance.choice(shapes)), chance) for _ in steps]
-    return Finished(convolution, steps), (laid_out(torch.randn(samples, inputs, size, size), chance), operands)
+    return Finished(convolution, steps), (laid_out(x, chance), operands)
 
 
 def program(seed, count=24):
@@ -103,11 +113,13 @@ def test_a_channel_a_group_to_one_place(steps, size, stride):
     check(module, (torch.randn(1, 80, size, size), [torch.randn(1, 80, 1, 1) for _ in steps]))
 
 
-@pytest.mark.parametrize("operand", [(1, 6, 1, 1), (6, 1, 1)], ids=["whole", "channels"])
-def test_groups_to_one_place_through_padding_alone(operand):
+@pytest.mark.parametrize("shape", [(1, -1, 1, 1), (-1, 1, 1)], ids=["whole", "channels"])
+@pytest.mark.parametrize("channels, groups", [((64, 6), 2), ((32, 33), 1)])
+def test_one_place_through_padding_alone(channels, groups, shape):
     torch.manual_seed(0)
-    module = Finished(nn.Conv2d(64, 6, 2, 1, 1, 2, 2), ("relu", "mul")).eval()
-    check(module, (torch.randn(1, 64, 1, 1), [torch.randn(1), torch.randn(operand)]))
+    module = Finished(nn.Conv2d(*channels, 2, 1, 1, 2, groups), ("relu", "mul")).eval()
+    operand = torch.randn(channels[1]).view(shape)
+    check(module, (torch.randn(1, channels[0], 1, 1), [torch.randn(1), operand]))
 
 
 if __name__ == "__main__":

@@ -87,12 +87,12 @@ class ConvolutionBuilder {
 
   /// Whether a kernel of oneDNN reads the operand from the wrong places (2.6.3, with every instruction set). That by
   /// products of gathered rows does with operands of y's size, whatever the sizes. Where the channels are all that y
-  /// has, it and the kernels for groups of channels do with operands of all channels.
+  /// has, so that an operand may be either, most kernels do: those for groups, and others at channels beyond whole
+  /// vectors.
   bool is_misread(std::string_view kernel, const BoundView& operand) const {
     if (p_.transposed) return false;
-    const bool gathers = kernel.find("gemm") != std::string_view::npos;
-    if (is_small(p_.y)) return operand.sizes[1] > 1 && (gathers || p_.groups > 1);
-    return gathers && !is_small(operand);
+    if (is_small(p_.y)) return operand.sizes[1] > 1;
+    return kernel.find("gemm") != std::string_view::npos && !is_small(operand);
   }
   template <class Desc>
   bool misreads_operands(const Desc& pd) const {
