@@ -86,13 +86,15 @@ class ConvolutionBuilder {
   }
 
   /// Whether a kernel of oneDNN reads the operand from the wrong places (2.6.3, with every instruction set). That by
-  /// products of gathered rows does with operands of y's size, whatever the sizes. Where the channels are all that y
-  /// has, so that an operand may be either, most kernels do: those for groups, and others at channels beyond whole
-  /// vectors.
+  /// products of gathered rows does with operands of y's size, whatever the sizes, and where there are groups with
+  /// those of all channels. Where the channels are all that y has, so that an operand may be either, most kernels do:
+  /// those for groups, and others at channels beyond whole vectors.
   bool is_misread(std::string_view kernel, const BoundView& operand) const {
     if (p_.transposed) return false;
-    if (is_small(p_.y)) return operand.sizes[1] > 1;
-    return kernel.find("gemm") != std::string_view::npos && !is_small(operand);
+    const bool of_channels = operand.sizes[1] > 1;
+    if (is_small(p_.y)) return of_channels;
+    const bool gathers = kernel.find("gemm") != std::string_view::npos;
+    return gathers && (!is_small(operand) || (of_channels && p_.groups > 1));
   }
   template <class Desc>
   bool misreads_operands(const Desc& pd) const {
