@@ -207,7 +207,8 @@ class Outputs {
   void find_kept() {
     for (std::size_t i = 0; i < ctx_.module.outputs.size(); ++i) {
       auto* node = output_.args.at(i).get_if<fx::Node*>();
-      if (!ctx_.module.outputs[i].any_strides || !node || !(*node)->is_tensor() || base_of(*node) != *node) continue;
+      if (!ctx_.module.outputs[i].any_strides || !node || !(*node)->is_tensor()) continue;
+      if ((*node)->opcode != fx::Opcode::CallFunction || base_of(*node) != *node) continue;
       const auto* box = std::get_if<TensorBox>(&ctx_.values.at(*node));
       if (!box || !box->storage->realized() || !box->is_whole() || written_.contains(*node)) continue;
       const ir::Buffer& buffer = graph_.buffer(*box->storage->buffer);

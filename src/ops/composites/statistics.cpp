@@ -143,7 +143,8 @@ Value histogram(Steps& s) {
   Value from = s.full({}, 0, type), to = s.full({}, 1, type);
   if (s.has("range")) {
     const Values& range = s["range"].as_list();
-    if (range.size() != 2) s.refuse("takes a range of two numbers");
+    if (range.size() != 2 || range[0].as_double() > range[1].as_double())
+      s.refuse("takes a range of two numbers, the lesser first");
     from = s.full({}, range[0], type), to = s.full({}, range[1], type);
   } else if (!sym::product(s.sizes(s["self"])).is_constant(0)) {
     from = s.unary("amin", s["self"]), to = s.unary("amax", s["self"]);
@@ -160,6 +161,8 @@ Value histogram_of_edges(Steps& s) {
   need_floats(s);
   const Value& edges = s["bins"];
   if (s.rank(edges) != 1 || s.dtype(edges) != s.dtype(s["self"])) s.refuse("takes a vector of edges of the same type");
+  const auto count = s.size(edges, 0).constant();
+  if (count && *count < 2) s.refuse("takes two edges or more");
   return Values{counts_between(s, edges), s.contiguous(edges)};
 }
 
