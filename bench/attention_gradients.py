@@ -54,8 +54,7 @@ def step(attend, leaves, gradient):
 def measure(size, dtype, names):
     batch, heads, length, depth, causal = size
     torch.manual_seed(0)
-    drawn = [torch.randn(batch, length, heads, depth, dtype=dtype).transpose(1, 2) for _ in range(4)]
-    *leaves, gradient = drawn
+    *leaves, gradient = (torch.randn(batch, length, heads, depth, dtype=dtype).transpose(1, 2) for _ in range(4))
     leaves = [t.detach().requires_grad_() for t in leaves]
     sides, times, gradients = {}, {name: [] for name in names}, {}
     for name in names:

@@ -29,6 +29,7 @@ CASES = {
     "blocks": (2, 4, 2, 150, 200, 24, {"enable_gqa": True}),
     "causal_blocks": (1, 4, 4, 210, 150, 40, {"is_causal": True}),
     "beyond_wide": (2, 2, 2, 70, 90, 520, {}),
+    "too_wide": (2, 2, 2, 9, 17, 1100, {}),
     "one_query": (2, 2, 2, 1, 31, 64, {}),
     "one_key": (2, 2, 2, 1, 1, 64, {}),
 }

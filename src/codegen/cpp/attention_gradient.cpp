@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "codegen/cpp/attention_text.h"
 
@@ -13,7 +14,7 @@ namespace {
 constexpr int kLine = 16;  ///< floats of a cache line
 
 /// Tiles of rows in a block, of queries and of keys: what is packed of a block, and added up, stays in the second cache
-/// and takes less than 1 MiB of the stack.
+/// and takes less than 1 MiB of the stack for dims up to 1,024.
 int tiles_of_block(const AttentionSpec& spec) {
   constexpr int kMost = 8, kDims = 256;
   return std::clamp(kMost * kDims / std::max(spec.head_dim, spec.value_dim), 1, kMost);
@@ -22,9 +23,17 @@ int tiles_of_block(const AttentionSpec& spec) {
 /// The least odd number of cache lines that has room for so many floats, in floats.
 int odd_lines(int floats) { return ((floats + kLine - 1) / kLine | 1) * kLine; }
 
+/// What the template calls its buffers, in order.
+std::vector<std::string_view> operand_names(bool masked) {
+  std::vector<std::string_view> names{"Slope", "Query", "Key", "Value", "Out", "Logs"};
+  if (masked) names.push_back("Mask");
+  names.insert(names.end(), {"QueryGradient", "KeyGradient", "ValueGradient"});
+  return names;
+}
+
 /// What the template calls its buffers and scalars, as two enumerations.
 std::string names_text(bool masked) {
-  const std::vector<std::string_view> operands = attention_gradient_operands(masked);
+  const std::vector<std::string_view> operands = operand_names(masked);
   std::string scalars = "Heads, KeyHeads, Queries, Keys";
   for (std::string_view operand : operands)
     for (std::string_view stride : {"BatchStride", "HeadStride", "Stride", "DimStride"})
@@ -33,13 +42,6 @@ std::string names_text(bool masked) {
 }
 
 }  // namespace
-
-std::vector<std::string_view> attention_gradient_operands(bool masked) {
-  std::vector<std::string_view> names{"Slope", "Query", "Key", "Value", "Out", "Logs"};
-  if (masked) names.push_back("Mask");
-  names.insert(names.end(), {"QueryGradient", "KeyGradient", "ValueGradient"});
-  return names;
-}
 
 std::string attention_gradient_kernel(const Toolchain& toolchain, const AttentionSpec& spec, std::string_view symbol) {
   const int tile = toolchain.lanes == 16 ? 8 : 6, block = tiles_of_block(spec) * tile;

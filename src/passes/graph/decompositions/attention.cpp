@@ -193,12 +193,15 @@ Value attention(Rewriter& r) {
   return Values{made, r.to(r.call("aten.logsumexp.default", {scores, dims_value({-1})}), r.result(1).dtype)};
 }
 
-/// The CPU's kernel: a unit of its work is a head of keys, so that few heads would leave threads without work.
+/// The CPU's kernel: a unit of its work is a head of keys, so that few heads would leave threads without work, and what
+/// it packs of a head lies on the stack.
 bool gradient_kernel_takes(Rewriter& r) {
-  constexpr std::int64_t kFewHeads = 4;
+  constexpr std::int64_t kFewHeads = 4, kWidest = 1024;
+  if (!r.has_on_device(r["query"], Feature::AttentionGradient) || !kernel_takes(r)) return false;
   const Exprs& k = r.meta(r["key"]).sizes;
   const auto heads = r.module.env->simplify(k[0] * k[1]).constant();
-  return r.has_on_device(r["query"], Feature::AttentionGradient) && !(heads && *heads < kFewHeads) && kernel_takes(r);
+  const auto fits = [&](const char* name) { return *r.meta(r[name]).sizes.back().constant() <= kWidest; };
+  return !(heads && *heads < kFewHeads) && fits("query") && fits("value");
 }
 
 /// The probabilities are computed again from the scores and the logarithms of their sums. With P = exp(S - logs) and dP
