@@ -38,8 +38,13 @@ struct PeerFailure {
   static std::optional<PeerFailure> of(std::uint64_t word);
 };
 
-/// What kernels of a program's own find at peer_table_offset (src/device/cuda/peer_sums.cuh: c_peer_table).
+/// What kernels of a program's own find at peer_table_offset (src/device/cuda/peer_sums.cuh: c_peer_table). One of a
+/// single rank says that what they read is the sum already.
 struct PeerTable {
+  /// Whether kernels add up by themselves over so many ranks. They send twice as many bytes as values to each, which
+  /// over four ranks was as fast as a sum in front of them, or slower (docs/distribution.md).
+  static constexpr bool is_for(int ranks) { return ranks <= 2; }
+
   std::uint64_t lines[PeerControl::kRanks] = {}, failure = 0, timeout = 0;
   std::uint32_t rank = 0, ranks = 0, epoch = 0, ticket = 0, broken = 0;
 };
@@ -68,7 +73,8 @@ class PeerSums {
   /// The largest operands, in bytes, for which one shot takes no longer than two shots in a group of so many ranks.
   static std::size_t one_shot_bytes(int ranks);
   /// Queues the sum of `count` elements, more than none, that lie `offset` into each rank's allocation. In two shots
-  /// the operand is written over, and the offset is a multiple of 16.
+  /// the operand is written over, and the offset is a multiple of 16. In one shot, of PeerControl::kSentBytes at most,
+  /// `out` may be the operand.
   void one_shot(const PeerMemory&, std::size_t offset, void* out, DType, std::int64_t count, Stream);
   void two_shot(const PeerMemory&, std::size_t offset, void* out, DType, std::int64_t count, Stream);
 

@@ -40,88 +40,121 @@ class PeerFailures final : public QueueWatcher {
   const std::int64_t* word_;
 };
 
-class PeerSum : public LibraryOp {
+/// What sums over a communication buffer have in common.
+class OverPeers : public LibraryOp {
  public:
-  PeerSum(std::string_view op, const Attributes& a, Queue& queue, bool in_shares)
-      : op_(op),
-        group_(read(a, names::kGroup)),
-        in_shares_(in_shares),
-        by_ranks_(read(a, names::kByRanks)),
-        queue_(static_cast<CudaQueue&>(queue)),
-        failure_(queue.shared_words(1).data()) {}
-
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.size() != 1 || outputs.size() != (in_shares_ ? 2U : 1U)) fail("{} takes a tensor and gives one", op_);
-    if (inputs[0].dtype != outputs[0].dtype || inputs[0].sizes != outputs[0].sizes)
-      fail("{} gives as many elements as it takes, of the same type", op_);
-    for (const BoundView* v : {&inputs[0], &outputs[0]})
-      if (numel(v->sizes) > 0 && !same_layout(v->sizes, v->strides, contiguous_strides(v->sizes)))
-        fail("{} takes dense, row-major tensors", op_);
-    x_ = inputs[0], y_ = outputs[0];
-    if (!PeerSums::has(x_.dtype)) fail("{} adds no {}", op_, torch_name(x_.dtype));
-    operand_ = nullptr;
-  }
+  /// `what`: that failures are told of.
+  OverPeers(std::string_view op, std::string_view what, const Attributes& a, Queue& queue)
+      : op_(op), what_(what), group_(read(a, names::kGroup)), queue_(static_cast<CudaQueue&>(queue)) {}
 
   /// All of a queue's sums touch the same scratch memory: so none of them is recorded beside another, which would mix
   /// up their signals.
   std::size_t workspace_bytes() const override { return 1; }
   bool runs_when_empty() const override { return false; }
 
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
-    if (inputs[0] != operand_) find(inputs[0]);
-    if (!peers_) return by_group(inputs[0], outputs[0]);
-    failures_->check();
-    queue_.watch(failures_);
-    queue_.in_flight().clear();
-    PeerSums& sums = queue_.peer_sums();
-    const std::int64_t count = numel(x_.sizes) * (is_complex(x_.dtype) ? 2 : 1);
-    const DType part = x_.dtype == DType::C64 ? DType::F32 : x_.dtype == DType::C128 ? DType::F64 : x_.dtype;
-    const std::size_t bytes = static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype);
-    if (in_shares_ && !(by_ranks_ && bytes <= PeerSums::one_shot_bytes(memory_->size())))
-      sums.two_shot(*peers_, offset_, outputs[0], part, count, queue_.stream());
-    else
-      sums.one_shot(*peers_, offset_, outputs[0], part, count, queue_.stream());
+ protected:
+  void expect_dense(const BoundView& v) const {
+    if (numel(v.sizes) > 0 && !same_layout(v.sizes, v.strides, contiguous_strides(v.sizes)))
+      fail("{} takes dense, row-major tensors", op_);
   }
 
- private:
-  void find(const void* operand) {
+  void take(const BoundView& x) {
+    x_ = x;
+    if (!PeerSums::has(x.dtype)) fail("{} adds no {}", op_, torch_name(x.dtype));
+    operand_ = nullptr;
+  }
+
+  /// The memory in which the operand lies, and whether ranks share it. `word`: where kernels tell of failures, null
+  /// for the memory's own.
+  bool find(const void* operand, const std::int64_t* word) {
+    if (operand == operand_) return peers_.has_value();
     const auto place = groups::find_symmetric(operand);
     if (!place) fail("{} takes values in a communication buffer, and was given others", op_);
-    const auto bytes = static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype);
-    if (place->memory->bytes() - place->offset < bytes) fail("{}: the communication buffer is too small", op_);
+    if (place->memory->bytes() - place->offset < bytes()) fail("{}: the communication buffer is too small", op_);
     memory_ = place->memory;
     offset_ = place->offset;
     operand_ = operand;
     peers_.reset();
-    failures_ = std::make_shared<PeerFailures>(fmt::format("{} of {} {}", op_, numel(x_.sizes), torch_name(x_.dtype)),
-                                               group_, failure_);
-    if (!memory_->is_shared()) return;
+    if (!memory_->is_shared()) return false;
     if (memory_->size() > PeerControl::kRanks)
       fail("{} adds over at most {} ranks; compile with --set distribution.one_shot_bytes=0 and two_shot_bytes=0", op_,
            PeerControl::kRanks);
+    if (!word) word = memory_->failure();
+    failures_ = std::make_shared<PeerFailures>(fmt::format("{} of {} {}", what_, numel(x_.sizes), torch_name(x_.dtype)),
+                                               group_, word);
     const auto timeout = std::chrono::nanoseconds(groups::meeting(group_).timeout);
-    peers_.emplace(*memory_, failure_, static_cast<std::uint64_t>(timeout.count()));
+    peers_.emplace(*memory_, word, static_cast<std::uint64_t>(timeout.count()));
+    return true;
   }
 
-  void by_group(const void* x, void* y) {
+  /// Before kernels reach other ranks.
+  void watch() {
+    failures_->check();
+    queue_.watch(failures_);
+    queue_.in_flight().clear();
+  }
+
+  /// Real numbers, and their type.
+  std::int64_t count() const { return numel(x_.sizes) * (is_complex(x_.dtype) ? 2 : 1); }
+  DType part() const { return x_.dtype == DType::C64 ? DType::F32 : x_.dtype == DType::C128 ? DType::F64 : x_.dtype; }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype); }
+
+  /// In place, by the group's library.
+  void add_up_by_group(void* y) {
     if (!joined_) joined_ = groups::group(group_, queue_.device());
     if (auto watcher = std::dynamic_pointer_cast<QueueWatcher>(joined_)) queue_.watch(watcher);
-    queue_.copy(tensor_at(queue_, y, y_), tensor_at(queue_, x, x_));
     joined_->order_behind(queue_.stream(), queue_.is_recording());
     joined_->all_reduce(y, {x_.dtype, numel(x_.sizes)}, "sum")->wait_on(queue_.stream(), queue_.is_recording());
   }
 
-  std::string op_, group_;
-  bool in_shares_, by_ranks_;
+  std::string op_, what_, group_;
   CudaQueue& queue_;
-  std::int64_t* failure_;
-  BoundView x_, y_;
-  const void* operand_ = nullptr;
+  BoundView x_;
   std::shared_ptr<groups::SymmetricMemory> memory_;
   std::size_t offset_ = 0;
   std::optional<PeerMemory> peers_;
+
+ private:
+  const void* operand_ = nullptr;
   std::shared_ptr<PeerFailures> failures_;
   std::shared_ptr<groups::ProcessGroup> joined_;
+};
+
+class PeerSum : public OverPeers {
+ public:
+  PeerSum(std::string_view op, const Attributes& a, Queue& queue, bool in_shares)
+      : OverPeers(op, op, a, queue),
+        in_shares_(in_shares),
+        by_ranks_(read(a, names::kByRanks)),
+        failure_(queue_.shared_words(1).data()) {}
+
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    if (inputs.size() != 1 || outputs.size() != (in_shares_ ? 2U : 1U)) fail("{} takes a tensor and gives one", op_);
+    if (inputs[0].dtype != outputs[0].dtype || inputs[0].sizes != outputs[0].sizes)
+      fail("{} gives as many elements as it takes, of the same type", op_);
+    expect_dense(inputs[0]);
+    expect_dense(outputs[0]);
+    y_ = outputs[0];
+    take(inputs[0]);
+  }
+
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
+    if (!find(inputs[0], failure_)) {
+      queue_.copy(tensor_at(queue_, outputs[0], y_), tensor_at(queue_, inputs[0], x_));
+      return add_up_by_group(outputs[0]);
+    }
+    watch();
+    PeerSums& sums = queue_.peer_sums();
+    if (in_shares_ && !(by_ranks_ && bytes() <= PeerSums::one_shot_bytes(memory_->size())))
+      sums.two_shot(*peers_, offset_, outputs[0], part(), count(), queue_.stream());
+    else
+      sums.one_shot(*peers_, offset_, outputs[0], part(), count(), queue_.stream());
+  }
+
+ private:
+  bool in_shares_, by_ranks_;
+  const std::int64_t* failure_;
+  BoundView y_;
 };
 
 class OneShot final : public PeerSum {
@@ -134,63 +167,28 @@ class TwoShot final : public PeerSum {
   TwoShot(const Attributes& a, Queue& queue) : PeerSum(names::kTwoShot, a, queue, true) {}
 };
 
-/// What kernels add up over ranks. Where ranks share memory nothing is queued: whoever reads the operand exchanges it.
-class BeginPeerSum final : public LibraryOp {
+/// What kernels add up over ranks: whoever reads the operand exchanges it, and nothing is queued here. In a group of
+/// more ranks than those kernels are for, the operand is the sum already when they read it.
+class BeginPeerSum final : public OverPeers {
  public:
-  BeginPeerSum(const Attributes& a, Queue& queue)
-      : group_(read(a, names::kGroup)), queue_(static_cast<CudaQueue&>(queue)) {}
+  BeginPeerSum(const Attributes& a, Queue& queue) : OverPeers(names::kBeginPeerSum, "a sum", a, queue) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    if (inputs.size() != 1 || outputs.size() != 2) fail("{} takes a tensor and gives it and a table", kName);
-    x_ = inputs[0];
-    if (numel(x_.sizes) > 0 && !same_layout(x_.sizes, x_.strides, contiguous_strides(x_.sizes)))
-      fail("{} takes a dense, row-major tensor", kName);
+    if (inputs.size() != 1 || outputs.size() != 2) fail("{} takes a tensor and gives it and a table", op_);
+    expect_dense(inputs[0]);
+    take(inputs[0]);
     if (bytes() > PeerControl::kSentBytes)
-      fail("{} takes at most {} bytes, not {}", kName, PeerControl::kSentBytes, bytes());
-    operand_ = nullptr;
+      fail("{} takes at most {} bytes, not {}", op_, PeerControl::kSentBytes, bytes());
   }
-  bool runs_when_empty() const override { return false; }
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void*) override {
-    if (inputs[0] != operand_) find(inputs[0], outputs[1]);
-    if (!memory_->is_shared()) return by_group(outputs[0]);
-    failures_->check();
-    queue_.watch(failures_);
-    queue_.in_flight().clear();
+    const bool is_shared = find(inputs[0], nullptr);
+    if (outputs[1] != memory_->data() + peer_table_offset(memory_->bytes())) fail("{}: the table lies elsewhere", op_);
+    if (!is_shared) return add_up_by_group(outputs[0]);
+    watch();
+    if (PeerTable::is_for(memory_->size())) return;
+    queue_.peer_sums().one_shot(*peers_, offset_, outputs[0], part(), count(), queue_.stream());
   }
-
- private:
-  static constexpr std::string_view kName = names::kBeginPeerSum;
-  std::size_t bytes() const { return static_cast<std::size_t>(numel(x_.sizes)) * size_of(x_.dtype); }
-
-  void find(const void* operand, const void* table) {
-    const auto place = groups::find_symmetric(operand);
-    if (!place) fail("{} takes values in a communication buffer, and was given others", kName);
-    memory_ = place->memory;
-    if (memory_->bytes() - place->offset < bytes()) fail("{}: the communication buffer is too small", kName);
-    if (table != memory_->data() + peer_table_offset(memory_->bytes())) fail("{}: the table lies elsewhere", kName);
-    operand_ = operand;
-    if (!memory_->is_shared()) return;
-    if (memory_->size() > PeerControl::kRanks)
-      fail("{} is of at most {} ranks; compile with --set distribution.fuse_sums=false", kName, PeerControl::kRanks);
-    failures_ = std::make_shared<PeerFailures>(fmt::format("a sum of {} {}", numel(x_.sizes), torch_name(x_.dtype)),
-                                               group_, memory_->failure());
-  }
-
-  void by_group(void* x) {
-    if (!joined_) joined_ = groups::group(group_, queue_.device());
-    if (auto watcher = std::dynamic_pointer_cast<QueueWatcher>(joined_)) queue_.watch(watcher);
-    joined_->order_behind(queue_.stream(), queue_.is_recording());
-    joined_->all_reduce(x, {x_.dtype, numel(x_.sizes)}, "sum")->wait_on(queue_.stream(), queue_.is_recording());
-  }
-
-  std::string group_;
-  CudaQueue& queue_;
-  BoundView x_;
-  const void* operand_ = nullptr;
-  std::shared_ptr<groups::SymmetricMemory> memory_;
-  std::shared_ptr<PeerFailures> failures_;
-  std::shared_ptr<groups::ProcessGroup> joined_;
 };
 
 /// The host meets the other ranks when the device has done what is queued.
