@@ -329,7 +329,7 @@ void KernelBuilder::store(const Statement& s, const std::string& value) {
 
 void KernelBuilder::settle_peer_sum() {
   if (!sum_ || std::exchange(settled_, true)) return;
-  line("c_settle({}, epoch, ticket);", pointer(ir::peer_table(graph, *sum_), true));
+  line("turn.settle();");
 }
 
 /// How many elements the sum has: ranks compare it.
@@ -343,11 +343,12 @@ std::string KernelBuilder::begin_peer_sum(KernelParts& parts) {
   const auto& buffers = arguments_.buffers();
   const auto at = static_cast<std::size_t>(std::ranges::find(buffers, *sum_) - buffers.begin());
   parts.parameters[at].name = fmt::format("q{}", at);
+  const DType dtype = graph.buffer(*sum_).layout.dtype;
   std::string text = fmt::format(
-      "  const u32 epoch = c_epoch({1});\n  c_sync();\n  const u32 ticket = c_ticket({1});\n"
-      "  const c_peer_sum<c_of_{2}> {0}(q{3}, {1}, epoch, {4});\n",
-      sum, table, short_name(graph.buffer(*sum_).layout.dtype), at, sum_elements());
-  if (!std::exchange(settled_, true)) text += fmt::format("  c_settle({}, epoch, ticket);\n", table);
+      "  const c_sum_turn turn({1}, (i64){4} * {5});\n"
+      "  const c_peer_sum<c_of_{2}> {0}(q{3}, turn, {4});\n",
+      sum, table, short_name(dtype), at, sum_elements(), size_of(dtype));
+  if (!std::exchange(settled_, true)) text += "  turn.settle();\n";
   return text;
 }
 

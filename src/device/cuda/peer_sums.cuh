@@ -22,21 +22,31 @@ struct c_peer_table {
   u64* failure;      // how a sum failed (runtime/cuda/groups/peer_sums.h: PeerFailure)
   u64 timeout;       // nanoseconds
   u32 rank, ranks, epoch, ticket, broken;
+  u32 most;  // bytes of an operand that ranks send; a larger one is the sum already
 };
 constexpr i64 c_lines_of_rank = (256 << 10) / 8;
 
-// The epoch of this kernel. The last block that has read it begins the next one.
-C_FN u32 c_epoch(const i64* table) { return *(volatile const u32*)&((const c_peer_table*)table)->epoch + 1; }
-C_FN u32 c_ticket(i64* table) {
-  if (threadIdx.x != 0) return 0;
-  c_fence();
-  return (u32)c_count((c_counter*)&((c_peer_table*)table)->ticket);
-}
-C_FN void c_settle(i64* table, u32 epoch, u32 ticket) {
-  if (threadIdx.x != 0 || ticket + 1 != c_blocks()) return;
-  *(volatile u32*)&((c_peer_table*)table)->ticket = 0;
-  *(volatile u32*)&((c_peer_table*)table)->epoch = epoch;
-}
+// The turn of this kernel among those that send, and whether it does. The last block that has read the epoch begins the
+// next one.
+struct c_sum_turn {
+  c_peer_table* table;
+  u32 epoch, ticket;
+  bool sends;
+  C_METHOD c_sum_turn(i64* at, i64 bytes)
+      : table((c_peer_table*)at), epoch(0), ticket(0), sends(bytes <= (i64)table->most) {
+    if (!sends) return;
+    epoch = *(volatile const u32*)&table->epoch + 1;
+    c_sync();
+    if (threadIdx.x != 0) return;
+    c_fence();
+    ticket = (u32)c_count((c_counter*)&table->ticket);
+  }
+  C_METHOD void settle() const {
+    if (!sends || threadIdx.x != 0 || ticket + 1 != c_blocks()) return;
+    *(volatile u32*)&table->ticket = 0;
+    *(volatile u32*)&table->epoch = epoch;
+  }
+};
 
 // A sum: how many elements, and where its operand lies before the table, in words of 8 bytes, as on every rank.
 struct c_sum_id {
@@ -83,9 +93,9 @@ template <class D> struct c_peer_sum {
   c_peer_table* table;
   u32 epoch, rank, ranks;
   c_sum_id id;
-  C_METHOD c_peer_sum(const E* p, i64* t, u32 e, u32 count) : own(p), table((c_peer_table*)t), epoch(e) {
-    rank = table->rank, ranks = table->ranks;
-    id.count = count, id.place = (u32)(((const char*)t - (const char*)p) >> 3);
+  C_METHOD c_peer_sum(const E* p, const c_sum_turn& turn, u32 count) : own(p), table(turn.table), epoch(turn.epoch) {
+    rank = turn.sends ? table->rank : 0, ranks = turn.sends ? table->ranks : 1;
+    id.count = count, id.place = (u32)(((const char*)table - (const char*)p) >> 3);
     if (threadIdx.x == 0 && blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) give_notice();
   }
   C_METHOD void give_notice() const {

@@ -59,11 +59,11 @@ class DeviceSegment final : public Segment {
     d.check(d.host_allocate(&word, sizeof *failure_, 0), "allocate page-locked memory");
     failure_ = static_cast<std::int64_t*>(word);
     *failure_ = 0;
-    const bool in_kernels = cuda::PeerTable::is_for(static_cast<int>(ranks.size()));
     cuda::PeerTable table{.failure = reinterpret_cast<std::uint64_t>(failure_),
                           .timeout = static_cast<std::uint64_t>(timeout.count()),
-                          .rank = in_kernels ? static_cast<std::uint32_t>(rank) : 0,
-                          .ranks = in_kernels ? static_cast<std::uint32_t>(ranks.size()) : 1};
+                          .rank = static_cast<std::uint32_t>(rank),
+                          .ranks = static_cast<std::uint32_t>(ranks.size()),
+                          .most = cuda::PeerTable::most_sent(static_cast<int>(ranks.size()))};
     for (std::size_t r = 0; r < ranks.size(); ++r)
       table.lines[r] = reinterpret_cast<std::uint64_t>(ranks[r] + cuda::PeerControl::lines_offset(bytes_));
     d.check(d.copy_to_device(address_ + peer_table_offset(bytes_), &table, sizeof table, nullptr),

@@ -38,15 +38,17 @@ struct PeerFailure {
   static std::optional<PeerFailure> of(std::uint64_t word);
 };
 
-/// What kernels of a program's own find at peer_table_offset (src/device/cuda/peer_sums.cuh: c_peer_table). One of a
-/// single rank says that what they read is the sum already.
+/// What kernels of a program's own find at peer_table_offset (src/device/cuda/peer_sums.cuh: c_peer_table).
 struct PeerTable {
-  /// Whether kernels add up by themselves over so many ranks. They send twice as many bytes as values to each, which
-  /// over four ranks was as fast as a sum in front of them, or slower (docs/distribution.md).
-  static constexpr bool is_for(int ranks) { return ranks <= 2; }
-
   std::uint64_t lines[PeerControl::kRanks] = {}, failure = 0, timeout = 0;
-  std::uint32_t rank = 0, ranks = 0, epoch = 0, ticket = 0, broken = 0;
+  std::uint32_t rank = 0, ranks = 0, epoch = 0, ticket = 0, broken = 0, most = 0;
+
+  /// The largest operand, in bytes, that kernels send by themselves in a group of so many ranks. They send it twice as
+  /// large to each of the others: over four ranks a sum in front of them is faster from 72 KiB on
+  /// (docs/distribution.md).
+  static constexpr std::uint32_t most_sent(int ranks) {
+    return ranks <= 2 ? PeerControl::kSentBytes : PeerControl::kSentBytes / 4;
+  }
 };
 
 static_assert(sizeof(PeerTable) <= kPeerTableBytes &&

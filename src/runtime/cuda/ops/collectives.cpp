@@ -167,8 +167,8 @@ class TwoShot final : public PeerSum {
   TwoShot(const Attributes& a, Queue& queue) : PeerSum(names::kTwoShot, a, queue, true) {}
 };
 
-/// What kernels add up over ranks: whoever reads the operand exchanges it, and nothing is queued here. In a group of
-/// more ranks than those kernels are for, the operand is the sum already when they read it.
+/// What kernels add up over ranks: whoever reads the operand sends it, and nothing is queued here. An operand that is
+/// too large for that in a group of so many ranks is the sum already when they read it.
 class BeginPeerSum final : public OverPeers {
  public:
   BeginPeerSum(const Attributes& a, Queue& queue) : OverPeers(names::kBeginPeerSum, "a sum", a, queue) {}
@@ -186,7 +186,7 @@ class BeginPeerSum final : public OverPeers {
     if (outputs[1] != memory_->data() + peer_table_offset(memory_->bytes())) fail("{}: the table lies elsewhere", op_);
     if (!is_shared) return add_up_by_group(outputs[0]);
     watch();
-    if (PeerTable::is_for(memory_->size())) return;
+    if (bytes() <= PeerTable::most_sent(memory_->size())) return;
     queue_.peer_sums().one_shot(*peers_, offset_, outputs[0], part(), count(), queue_.stream());
   }
 };
