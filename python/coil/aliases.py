@@ -1,6 +1,4 @@
-"""What AOTAutograd records of results: how they are made again where they are views of others, and how gradients of them
-lie.
-"""
+"""What AOTAutograd records of results: how those that are views are made again, and how gradients of them lie."""
 
 import contextlib
 import unittest.mock

@@ -125,7 +125,16 @@ def verdicts(layers, dynamic):
     except Exception as error:
         if len(layers) > 1:
             return [verdicts([layer], dynamic)[0] for layer in layers]
-        return [("refused", f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")]
+        return [refusal(layers, dynamic, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")]
+
+
+def refusal(layers, dynamic, why):
+    """Of what is not compiled: by Coil, or by torch before that."""
+    try:
+        compared(layers, dynamic, "aot_eager")
+    except Exception:
+        return "refused by torch's tracing", ""
+    return "refused", why
 
 
 def main():

@@ -182,6 +182,7 @@ Made ihfft(ComplexRewriter& r) {
 
 /// A window of `length` in the middle of n points; ones where there is none.
 Value centered_window(ComplexRewriter& r, std::int64_t n, std::int64_t length, DType type) {
+  if (r.has("window") && is_complex(r.dtype(r["window"]))) r.refuse("with a complex window is not compiled");
   Value window = r.has("window") ? r.to(r["window"], type) : r.full({length}, 1, type, r.device());
   const std::int64_t left = (n - length) / 2;
   return length == n ? window

@@ -3,8 +3,8 @@
 // _adaptive_avg_pool3d, adaptive_max_pool2d, upsample_* (with sizes).
 #include <numeric>
 
-#include "passes/graph/decompositions/antialiasing.h"
 #include "passes/graph/decompositions/grid_sampling.h"
+#include "passes/graph/decompositions/resizing.h"
 
 namespace coil::passes {
 
@@ -195,6 +195,8 @@ void decompose_resampling(DecompositionTable& t) {
   for (std::string_view op : {"aten._upsample_bilinear2d_aa.default", "aten._upsample_bicubic2d_aa.default",
                               "aten._upsample_lanczos2d_aa.default"})
     t[op] = decompose_antialiased;
+  for (std::string_view op : {"aten.upsample_bilinear2d.default", "aten.upsample_bicubic2d.default"})
+    t[op] = decompose_resized;
   t["aten.pixel_shuffle.default"] = pixel_shuffle;
   t["aten.pixel_unshuffle.default"] = pixel_shuffle;
   t["aten.channel_shuffle.default"] = channel_shuffle;
