@@ -83,6 +83,33 @@ Buffer& Graph::add_buffer(std::string name, BufferKind kind, Layout layout) {
   return buffers_.emplace_back(std::move(buffer));
 }
 
+namespace {
+
+/// The loop's dimension in which the channels of an operand lie; none where no operand has any.
+std::optional<std::size_t> channels_through(Graph& graph, const Operation& op) {
+  for (Scalar l : loads(op.body())) {
+    const auto from = l->op == ScalarOp::Load ? graph.buffer(l->buffer).channels : std::nullopt;
+    if (!from || *from >= l->index.size()) continue;
+    for (std::size_t d = 0; d < op.sizes().size(); ++d)
+      if (sym::contains(l->index[*from], graph.ivar(d))) return d;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void Graph::follow_channels(const Operation& op) {
+  if (const auto* call = std::get_if<Extern>(&op.node)) {
+    if (!library_ops::has(call->op, library_ops::Trait::ChannelsLast)) return;
+    has_convolutions_ = true;
+    for (BufferId out : op.outs) buffers_[out].channels = 1;
+  } else if (has_convolutions_ && op.is_loop()) {
+    const auto channels = channels_through(*this, op);
+    for (BufferId out : op.outs)
+      if (channels && buffers_[out].layout.sizes.size() == op.sizes().size()) buffers_[out].channels = channels;
+  }
+}
+
 Operation& Graph::add_operation(Operation op) {
   op.id = static_cast<OperationId>(operations_.size());
   for (BufferId out : op.outs) {
@@ -91,8 +118,7 @@ Operation& Graph::add_operation(Operation op) {
     if (buffers_[out].kind != BufferKind::Computed) mutated.insert(out);
   }
   if (auto symbol = op.defined_symbol()) defined_symbols.emplace(symbol->name());
-  if (const auto* call = std::get_if<Extern>(&op.node))
-    has_convolutions_ = has_convolutions_ || library_ops::has(call->op, library_ops::Trait::ChannelsLast);
+  follow_channels(op);
   return operations_.emplace_back(std::move(op));
 }
 

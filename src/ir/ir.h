@@ -62,6 +62,9 @@ struct Buffer {
   Layout layout;
   std::vector<OperationId> writers;  ///< empty for inputs and constants until something mutates them
   bool is_output = false;            ///< handed to the caller: fresh memory, not the arena's
+  /// The dimension in which channels lie that a convolution made and loops have passed on. Where the layout is open
+  /// they may come to lie innermost.
+  std::optional<std::size_t> channels;
 };
 
 /// All elements of a loop nest over `sizes` (variables i0, i1, …) stored to `out` at `store_index` (one expression per
@@ -304,6 +307,7 @@ class COIL_EXTENSION_API Graph {
 
  private:
   Expr variable(Exprs& made, char letter, std::size_t d);
+  void follow_channels(const Operation&);
   struct Turn {
     Expr counter;
     std::int64_t salt;

@@ -286,10 +286,13 @@ struct Split {
   bool exact = false;  ///< chunks divide the dimension
 };
 
-/// Whether the layout of what a load reads is yet to be chosen: a picture's channels may come to lie innermost.
-bool reads_open_picture(const Layout& layout, Scalar load) {
+/// Of a picture, or of rows made of one, whose layout is yet to be chosen: the dimension of its channels, which may
+/// come to lie innermost.
+std::optional<std::size_t> open_channels(Graph& graph, Scalar load) {
   constexpr std::size_t kImage = 3;  // dimensions from which on layouts are chosen
-  return !layout.fixed && load->op == ScalarOp::Load && layout.sizes.size() >= kImage;
+  const Buffer& b = graph.buffer(load->buffer);
+  if (b.layout.fixed || load->op != ScalarOp::Load || b.layout.sizes.size() < kImage) return std::nullopt;
+  return b.channels;
 }
 
 /// Whether neighbouring elements of what a reduction reads are reduced together, however they come to lie.
@@ -297,14 +300,15 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
   std::int64_t along = 0, across = 0;
   for (Scalar l : loads(body)) {
     const Layout& layout = graph.buffer(l->buffer).layout;
-    const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
     bool neighbours = false;
-    for (std::size_t d = 0; d < reduced; ++d)
-      if (auto step = sym::linear_in(index, graph.rvar(d))) neighbours = neighbours || step->coefficient.is_constant(1);
-    if (neighbours && reads_open_picture(layout, l)) {
-      bool channels = false;
-      for (std::size_t d = 0; d < reduced; ++d) channels = channels || sym::contains(l->index[1], graph.rvar(d));
-      neighbours = channels || !graph.has_convolutions();
+    if (const auto channels = open_channels(graph, l)) {
+      for (std::size_t d = 0; d < reduced; ++d)
+        neighbours = neighbours || sym::contains(l->index[*channels], graph.rvar(d));
+    } else {
+      const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
+      for (std::size_t d = 0; d < reduced; ++d)
+        if (auto step = sym::linear_in(index, graph.rvar(d)))
+          neighbours = neighbours || step->coefficient.is_constant(1);
     }
     (neighbours ? along : across) +=
         graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
@@ -319,8 +323,8 @@ bool lies_along(Graph& graph, Scalar body, std::size_t d) {
   for (Scalar l : loads(body)) {
     const Layout& layout = graph.buffer(l->buffer).layout;
     bool neighbours = false;
-    if (graph.has_convolutions() && reads_open_picture(layout, l)) {
-      neighbours = sym::contains(l->index[1], graph.rvar(d));
+    if (const auto channels = open_channels(graph, l)) {
+      neighbours = sym::contains(l->index[*channels], graph.rvar(d));
     } else {
       const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
       const auto step = sym::linear_in(index, graph.rvar(d));

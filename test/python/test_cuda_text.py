@@ -237,3 +237,29 @@ def test_a_program_is_for_the_device_that_was_named(tmp_path):
         )
         with zipfile.ZipFile(tmp_path / "m.coil") as package:
             assert json.loads(package.read("manifest.json"))["device"] == (name if ":" in name else "cuda:0")
+
+
+class Patches(torch.nn.Module):
+    """Patches of a picture as rows of tokens, and norms of these."""
+
+    def __init__(self, spatial):
+        super().__init__()
+        kind = {1: torch.nn.Conv1d, 2: torch.nn.Conv2d}[spatial]
+        self.patches = kind(3, 768, 16, 16)
+        self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(768), torch.nn.LayerNorm(768)])
+        self.linear = torch.nn.Linear(768, 768)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = x + self.linear(self.norms[0](x))
+        return self.norms[1](x)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 224, 224), (4, 3, 4000)])
+def test_norms_of_tokens_behind_a_convolution_are_kernels_each(shape, tmp_path):
+    """However few tokens there are: their rows are no channels of a picture, and a block adds up a row."""
+    export(Patches(len(shape) - 2).eval(), (torch.randn(shape),), tmp_path / "m.pt2")
+    options = ("--device", "cuda", "--set", "cuda.arch=sm_90a", "--set", f"cuda.nvrtc={NVRTC}", "--emit", "wrapper")
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.txt", *options)
+    lines = [line.strip() for line in (tmp_path / "m.txt").read_text().splitlines()]
+    assert sum(line.startswith("launch ") for line in lines) <= 4
