@@ -5,6 +5,8 @@ AOTAutograd applies these while it traces. The pair is the CPU kernel's, which t
 operands, the result and the logarithms of the queries' sums. Whatever is left alone here is torch's to carry out.
 """
 
+import math
+
 import torch
 
 aten = torch.ops.aten
@@ -61,7 +63,27 @@ def _backward(grad, query, key, value, out, logarithms, causal, scale, mask=None
 
 
 def _gradient_of_mask(grad, query, key, value, mask, out, logarithms, causal, scale):
-    """Written out, since cuDNN does not give it: the slopes of the scores, as large as these are."""
+    """Written out, since cuDNN does not give it: the slopes of the scores, as large as these are. What they are made of
+    is as large again, twice: large ones are made part by part.
+    """
+    dim = 0 if query.shape[0] != 1 else 1
+    parts = _parts_of_scores(query, key, dim)
+    if parts == 1:
+        return _slopes(grad, query, key, value, mask, out, logarithms, causal, scale)
+    size = -(-query.shape[dim] // parts)
+    cut = [t.split(size, dim) for t in (grad, query, key, value, mask.expand(*query.shape[:3], -1), out, logarithms)]
+    return torch.cat([_slopes(*each, causal, scale) for each in zip(*cut, strict=True)], dim)
+
+
+def _parts_of_scores(query, key, dim):
+    """How many parts along this dimension leave each about 256 MiB of scores; one where sizes are free."""
+    sizes = (*query.shape[:3], key.shape[2])
+    if any(type(s) is not int for s in sizes):
+        return 1
+    return max(1, min(query.shape[dim], math.prod(sizes) * query.element_size() >> 28))
+
+
+def _slopes(grad, query, key, value, mask, out, logarithms, causal, scale):
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = (query @ key.mT).float() * scale + mask
     if causal:

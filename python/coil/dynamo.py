@@ -87,6 +87,12 @@ def _nll_loss_backward(grad, self, target, weight, reduction, ignore_index, tota
     return torch.where(hit, value, 0.0)
 
 
+def _threshold_backward(grad, self, threshold):
+    """On a CPU eager's compares 16-bit floats with a bound in f32, which is not that of their own type."""
+    narrow = self.dtype in (torch.float16, torch.bfloat16) and self.device.type == "cpu" and threshold != 0
+    return torch.where((self.float() if narrow else self) <= threshold, 0, grad)
+
+
 def _safe_softmax(self, dim, dtype=None):
     """0 in rows of nothing but -inf, which the maxima tell that a softmax has in any case."""
     made = torch.softmax(self, dim, dtype)
@@ -135,6 +141,7 @@ def _torch_decompositions(differentiated):
             torch.ops.aten.nll_loss_backward.default: _nll_loss_backward,
             torch.ops.aten.native_group_norm.default: _native_group_norm,
             torch.ops.aten._safe_softmax.default: _safe_softmax,
+            torch.ops.aten.threshold_backward.default: _threshold_backward,
         }
         | TRANSFORMER_LAYERS
     )

@@ -41,6 +41,11 @@ _SIZED_BY_SECOND = {
 }
 
 
+_EXTREMES = {aten.amax.default, aten.amin.default, aten.max.default, aten.min.default, aten.median.default}
+_EXTREMES |= {aten.nanmedian.default, aten.linalg_vector_norm.default}
+_EXACT = {aten.abs.default, aten.neg.default}
+
+
 def prepare(joint, torchs_random):
     """Once, before a graph is divided. `torchs_random`: torch draws random numbers."""
     for node in filter(triton_kernels.is_call, joint.graph.nodes):
@@ -50,6 +55,7 @@ def prepare(joint, torchs_random):
     free_operands(joint)
     take_batch_norms_apart(joint)
     compute_softmaxes_again(joint)
+    keep_what_is_compared(joint)
     copy_written_inputs(joint)
     if not torchs_random:
         draws.draw_again(joint)
@@ -225,8 +231,8 @@ def take_batch_norms_apart(joint):
         if node.target is not aten._native_batch_norm_legit_functional.default or not node.args[5]:
             continue
         parts = {user.args[1]: user for user in node.users}
-        if 0 not in parts or not parts.keys() >= {1, 2}:
-            continue
+        if 0 not in parts or not parts.keys() >= {1, 2} or parts[1].meta["val"].element_size() < 4:
+            continue  # statistics that were rounded to 16 bits are not what the result is made of
         made = _normalized(joint.graph, node, parts)
         parts[0].replace_all_uses_with(made)
         joint.graph.erase_node(parts[0])
@@ -309,6 +315,33 @@ def _steps_from_narrow(value):
         else:
             return None
     return steps if found else None
+
+
+def keep_what_is_compared(joint):
+    """Gradients of the largest or smallest of values find its places by comparing all with it, and divide by how many
+    there are. Values that were computed again could be rounded in other places than the result, and none be equal.
+    """
+    for node in joint.graph.find_nodes(op="call_function", target=aten.eq.Tensor):
+        ends = [_behind_views(n) for n in node.args if isinstance(n, torch.fx.Node)]
+        if not any(end.target in _EXTREMES for end in ends):
+            continue
+        for end in ends:
+            value = _rounded_at(end.args[0] if end.target in _EXTREMES else end)
+            if value.op == "call_function":
+                value.meta["recompute"] = torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
+
+
+def _behind_views(node):
+    while _is_view(node):
+        node = node.args[0]
+    return node
+
+
+def _rounded_at(node):
+    """Where a value was rounded last: views, absolute values and signs leave it."""
+    while _is_view(node) or node.target in _EXACT:
+        node = node.args[0]
+    return node
 
 
 def free_operands(joint):

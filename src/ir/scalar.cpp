@@ -259,8 +259,7 @@ Scalar ScalarPool::cast(Scalar s, DType to) {
   }
   if (reg == to) return s;
   // A narrow float read from memory, or rounded already, has its precision.
-  bool narrow =
-      (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad || s->op == ScalarOp::Round) && s->rounded == to;
+  const bool narrow = (is_load(s) || s->op == ScalarOp::Round) && s->rounded == to;
   if (narrow || (is_constant(s) && (s->number == 0 || std::isinf(s->number)))) return s;
   return intern({.op = ScalarOp::Round, .dtype = reg, .args = {s}, .rounded = to});
 }
@@ -464,7 +463,11 @@ Scalar rebuild(ScalarPool& pool, Scalar s, const std::vector<Scalar>& args, Expr
     case ScalarOp::Index: return s->dtype == DType::Bool ? pool.condition(index[0]) : pool.index(index[0]);
     case ScalarOp::Constant: return s;
     case ScalarOp::Cast: return pool.cast(args[0], s->dtype);
-    case ScalarOp::Round: return pool.cast(args[0], s->rounded);
+    case ScalarOp::Round:
+      // Of a value that a kernel keeps, which has more precision than it has in memory.
+      if (is_load(s->args[0]))
+        return pool.exactly({.op = ScalarOp::Round, .dtype = s->dtype, .args = {args[0]}, .rounded = s->rounded});
+      return pool.cast(args[0], s->rounded);
     case ScalarOp::Bitcast: return pool.bitcast(args[0], s->dtype);
     case ScalarOp::CheckIndex: return pool.check_index(args[0], index[0]);
     case ScalarOp::Random: return pool.random(args[0], s->integer, index[0]);
@@ -524,7 +527,7 @@ Scalar ScalarPool::replace_loads(Scalar root, const std::function<Scalar(Scalar 
   if (!root->has_loads) return root;
   return transform(root, [&](Scalar s, const std::vector<Scalar>& args, Scalar mask, bool same) {
     if (!same) s = rebuild(*this, s, args, s->index, mask);
-    if (s->op != ScalarOp::Load && s->op != ScalarOp::LinearLoad) return s;
+    if (!is_load(s)) return s;
     Scalar by = f(s);
     return by ? by : s;
   });
@@ -536,13 +539,12 @@ Scalar ScalarPool::masked(Scalar value, Scalar mask, Scalar otherwise) {
   Scalar guarded = transform(value, [&](Scalar s, const std::vector<Scalar>& args, Scalar inner, bool same) {
     if (s->op == ScalarOp::Random) return s;  // the seed may always be read
     if (!same) s = rebuild(*this, s, args, s->index, inner);
-    if (s->op != ScalarOp::Load && s->op != ScalarOp::LinearLoad) return s;
+    if (!is_load(s)) return s;
     Scalar m = s->mask ? op(ScalarOp::And, mask, s->mask) : mask;
     return s->op == ScalarOp::Load ? load(s->buffer, s->rounded, s->index, s->args, m)
                                    : linear_load(s->buffer, s->rounded, s->index[0], s->args, m);
   });
-  const bool is_load = guarded->op == ScalarOp::Load || guarded->op == ScalarOp::LinearLoad;
-  if (is_load && (is_number(otherwise, 0.0))) return guarded;
+  if (is_load(guarded) && is_number(otherwise, 0.0)) return guarded;
   return op(ScalarOp::Where, mask, guarded, otherwise);
 }
 

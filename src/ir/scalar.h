@@ -155,6 +155,7 @@ class COIL_EXTENSION_API ScalarPool {
 
 /// F32 for narrow floats, the type itself otherwise.
 inline DType register_type(DType storage) { return compute_dtype(storage); }
+inline bool is_load(Scalar s) { return s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad; }
 /// Every node below (and with) `root`, operands before users, each once.
 COIL_EXTENSION_API std::vector<Scalar> topological(std::span<const Scalar> roots);
 /// Whether a value has an index in it that is checked as it is computed, and so may fail the run.

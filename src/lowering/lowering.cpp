@@ -310,6 +310,7 @@ class Driver {
     require_no_negative_sizes(node.meta.value);
     realize_elsewhere(node.args, device_of(ctx_));
     realize_operands(node);
+    realize_before_widening(node);
     Lowered value;
     try {
       const LoweringFunction* lowering = find(node.target);
@@ -331,13 +332,40 @@ class Driver {
       if (node.is_tensor()) lie_as_operands(node, *box);
       store_for_products(ctx_, node, *box);
       *box = ir::made_once(*box);
-      ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize, joins_call(node));
+      if (!is_narrowed_at_once(node))
+        ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize, joins_call(node));
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
       const auto& metas = node.meta.value.as_list();
       for (std::size_t i = 0; i < items->size(); ++i)
         if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
     }
     ctx_.values[&node] = std::move(value);
+  }
+
+  /// Floats that a cast makes of others; none where the node is something else.
+  struct Cast {
+    DType from = DType::F32, to = DType::F32;
+  };
+  static std::optional<Cast> float_cast(const fx::Node& node) {
+    if (!node.is_call("aten._to_copy.default") || !node.is_tensor() || !node.args[0].is<fx::Node*>())
+      return std::nullopt;
+    const Cast cast{node.args[0].as_node()->tensor().dtype, node.tensor().dtype};
+    return is_floating(cast.from) && is_floating(cast.to) ? std::optional(cast) : std::nullopt;
+  }
+
+  /// Whether all that becomes of a value is a cast to fewer bytes: what is stored then is what the cast makes.
+  static bool is_narrowed_at_once(const fx::Node& node) {
+    if (node.users().size() != 1) return false;
+    const auto cast = float_cast(*node.users().front());
+    return cast && size_of(cast->to) < size_of(cast->from);
+  }
+
+  /// What is to be stored behind a cast to more bytes is stored in front of it.
+  void realize_before_widening(const fx::Node& node) {
+    const auto cast = float_cast(node);
+    if (!cast || size_of(cast->to) <= size_of(cast->from)) return;
+    if (const auto box = ctx_.optional_tensor(node.args[0]); box && box->storage && box->device() == device_of(ctx_))
+      ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize);
   }
 
   /// A value of another device is computed there, and what is read here is a copy of it

@@ -1,5 +1,8 @@
 #include "scheduler/schedule.h"
 
+#include <algorithm>
+#include <set>
+
 #include "ir/comm_buffers.h"
 #include "passes/loop/part_writes.h"
 #include "scheduler/space_match.h"
@@ -38,6 +41,36 @@ std::pair<Exprs, Exprs> renaming(ir::Graph& graph, const Member& m) {
 
 }  // namespace
 
+namespace {
+
+/// 16-bit floats that the group itself computes are compared as they are stored: a kernel may hand them on with more
+/// precision, which is for arithmetic alone.
+ir::Scalar compared_as_stored(ir::Graph& graph, const Group& group, const Operation& op, ir::Scalar body) {
+  std::set<BufferId> made;
+  for (const Member& m : group.members)
+    for (BufferId out : graph.operations()[m.op].outs)
+      if (const DType t = graph.buffer(out).layout.dtype; t == DType::F16 || t == DType::BF16) made.insert(out);
+  if (made.empty() || !body) return body;
+  std::set<ir::Scalar> compared;
+  const auto note = [&](ir::Scalar s) {
+    if (ir::is_load(s) && made.contains(s->buffer)) compared.insert(s);
+  };
+  // Nothing but the smallest numbers changes its sign as it is stored.
+  const auto is_zero = [](ir::Scalar s) { return s->op == ir::ScalarOp::Constant && s->number == 0; };
+  for (ir::Scalar s : ir::topological({&body, 1}))
+    if (ir::is_comparison(s->op) && std::ranges::none_of(s->args, is_zero)) std::ranges::for_each(s->args, note);
+  if (const auto* r = std::get_if<ir::Reduction>(&op.node);
+      r && (r->kind == ir::ReductionKind::ArgMax || r->kind == ir::ReductionKind::ArgMin))
+    note(body);
+  if (compared.empty()) return body;
+  return graph.pool().replace_loads(body, [&](ir::Scalar s) -> ir::Scalar {
+    if (!compared.contains(s)) return s;
+    return graph.pool().exactly({.op = ir::ScalarOp::Round, .dtype = s->dtype, .args = {s}, .rounded = s->rounded});
+  });
+}
+
+}  // namespace
+
 ir::Scalar body_in_group(ir::Graph& graph, const Group& group, const Member& m) {
   const Operation& op = graph.operations()[m.op];
   const auto [from, to] = renaming(graph, m);
@@ -49,6 +82,7 @@ ir::Scalar body_in_group(ir::Graph& graph, const Group& group, const Member& m) 
           return nullptr;
       },
       op.node);
+  body = compared_as_stored(graph, group, op, body);
   if (from == to) return body;
   const auto loops = loop_vars(graph, group);
   return graph.pool().substitute(body, from, to, [&](Expr e) { return graph.env().simplify(e, loops); });

@@ -115,7 +115,14 @@ def verdict(layer, why, dynamic):
         return "right", ""
     if "strides" in why and "strides" in compared([layer], dynamic, "inductor")[0]:
         return "strides of torch's tracing", ""  # not for a backend to mend
+    dense = Layer(layer.text, {n: t.contiguous() for n, t in layer.tensors.items()}, layer.graded)
+    if not matches(outcome(whole([layer]), [layer])[0], outcome(whole([dense]), [dense])[0]):
+        return "eager differs by layout", ""
     return "wrong", why
+
+
+def matches(some, others):
+    return all(torch.allclose(a, b, 1e-3, 1e-3, equal_nan=True) for (_, a), (_, b) in zip(some, others, strict=True))
 
 
 def verdicts(layers, dynamic):

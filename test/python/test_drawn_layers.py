@@ -5,7 +5,7 @@ against eager. layer_sweep.py draws thousands.
 import pytest
 import torch
 
-from layer_draws import Drawer, Layer
+from layer_draws import Drawer, Layer, call
 from layer_sweep import shown, verdicts
 
 
@@ -42,3 +42,38 @@ def test_gradient_of_windows_that_overlap(step):
     """Their gradient has a value for each element of each window, though the windows share memory."""
     x = torch.randn(2, 4, 3, 7).contiguous(memory_format=torch.channels_last)
     expect_right([Layer(f"(x - 0.25).unfold(3, 3, {step})", {"x": x}, ("x",))])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "F.prelu(x * 1.5, y[0, 0, :1]).amax(-1)",
+        "F.huber_loss(x + x.tanh(), y, reduction='none').amin(-1)",
+        "F.gelu(F.layer_norm(x * y, [17])).amax(-1, keepdim=True)",
+        "((x + x.tanh()) * y).max()",
+        "(x @ y.mT).softmax(-1).amax((0, 2))",
+        "torch.linalg.vector_norm(F.silu(x) * y, float('inf'), [1])",
+    ],
+)
+def test_gradient_of_the_largest(text, dtype):
+    """Its places are found by comparing, and each is equal to it, however often values are computed: none is NaN, and
+    all of a gradient goes somewhere.
+    """
+    torch.manual_seed(0)
+    layer = Layer(text, {"x": torch.randn(6, 33, 17).to(dtype), "y": torch.randn(6, 33, 17).to(dtype)}, ("x",))
+    x, y = (t.clone().requires_grad_() for t in layer.tensors.values())
+    torch.compile(call(layer), backend="coil")(x, y).float().sum().backward()
+    gradient, x.grad = x.grad, None
+    call(layer)(x, y).float().sum().backward()
+    assert gradient.isfinite().all()
+    if dtype is torch.float32:
+        torch.testing.assert_close(gradient, x.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 32), (2, 8, 5)])
+def test_batch_norm_of_rounded_statistics(shape):
+    """What torch keeps of statistics is rounded to 16 bits; the result is made of what they were before."""
+    torch.manual_seed(0)
+    x = (torch.randn(shape) * 0.01 + 3).to(torch.bfloat16)
+    expect_right([Layer("F.batch_norm(x, None, None, None, None, True, 0.1)", {"x": x}, ("x",))])

@@ -62,8 +62,6 @@ const std::pair<const char*, Activation> kActivations[] = {
     {"aten.softplus.default",
      [](Element x, const Values& a) { return softplus(x, parameter(a, 1, 1), parameter(a, 2, 20)); }},
     {"aten.log_sigmoid.default", [](Element x, const Values&) { return log_sigmoid(x); }},
-    {"aten.threshold.default",
-     [](Element x, const Values& a) { return where(le(x, a[1].as_double()), x.number(a[2].as_double()), x); }},
     {"aten.softshrink.default",
      [](Element x, const Values& a) {
        const double lambda = parameter(a, 1, 0.5);
@@ -96,8 +94,6 @@ Element shrink_slope(Element g, Element x, const Values& a) {
 /// Of a gradient and a tensor that forward kept.
 using Backward = Element (*)(Element grad, Element kept, const Values& args);
 const std::pair<const char*, Backward> kBackward[] = {
-    {"aten.threshold_backward.default",
-     [](Element g, Element x, const Values& a) { return where(le(x, parameter(a, 2, 0)), g.number(0), g); }},
     {"aten.sigmoid_backward.default", [](Element g, Element y, const Values&) { return g * (1.0 - y) * y; }},
     {"aten.tanh_backward.default", [](Element g, Element y, const Values&) { return g * (1.0 - y * y); }},
     {"aten.silu_backward.default",
@@ -146,6 +142,25 @@ const std::pair<const char*, Backward> kBackward[] = {
                     slope);
      }},
 };
+
+/// threshold(self, threshold, value): eager compares 16-bit floats in f32 on a CPU, and with a bound of their own type
+/// on a GPU.
+Element is_within(Context& ctx, Element x, double bound) {
+  const DType type = ctx.result().dtype;
+  return device_of(ctx).is_host() ? le(x, bound) : le(x.cast(type), x.number(bound).cast(type));
+}
+
+Lowered threshold(Context& ctx, const Values& args) {
+  Element x = operand(ctx, args[0], ctx.result().sizes, register_type(ctx.result().dtype));
+  return result(ctx, where(is_within(ctx, x, args[1].as_double()), x.number(args[2].as_double()), x));
+}
+
+/// threshold_backward(grad, self, threshold)
+Lowered threshold_backward(Context& ctx, const Values& args) {
+  const DType t = register_type(ctx.result().dtype);
+  Element g = operand(ctx, args[0], ctx.result().sizes, t), x = operand(ctx, args[1], ctx.result().sizes, t);
+  return result(ctx, where(is_within(ctx, x, parameter(args, 2, 0)), g.number(0), g));
+}
 
 /// elu_backward(grad, alpha, scale, input_scale, is_result, self_or_result)
 Lowered elu_backward(Context& ctx, const Values& args) {
@@ -227,6 +242,8 @@ void add_activations(Table& t) {
       return result(
           ctx, f(operand(ctx, args[0], ctx.result().sizes, reg), operand(ctx, args[1], ctx.result().sizes, reg), args));
     };
+  t["aten.threshold.default"] = threshold;
+  t["aten.threshold_backward.default"] = threshold_backward;
   t["aten.prelu.default"] = t["aten._prelu_kernel.default"] = prelu;
   t["aten.glu.default"] = glu;
   t["aten.log_sigmoid_forward.default"] = log_sigmoid_forward;

@@ -11,11 +11,11 @@ namespace {
 constexpr std::int64_t kSmall = 1 << 14;  // bytes, below which one kernel over the whole is as fast
 constexpr std::int64_t kShare = 2;        // a part is at most one half
 
-bool is_load(Scalar s) { return (s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad) && s->args.empty(); }
+bool is_plain_load(Scalar s) { return is_load(s) && s->args.empty(); }
 
 /// Whether a load reads, of a buffer that could be `out`, the very element that is stored at `index` of `out`.
 bool same_place(Graph& graph, Scalar load, BufferId out, const Exprs& index, const Exprs& loop_sizes) {
-  if (!is_load(load) || load->mask) return false;
+  if (!is_plain_load(load) || load->mask) return false;
   const Layout &from = graph.buffer(load->buffer).layout, &to = graph.buffer(out).layout;
   // Constants have no device of their own: they go where the program runs.
   const bool anywhere =
@@ -273,7 +273,8 @@ class PartWrites {
 
 std::optional<BufferId> copied_buffer(Graph& graph, const Operation& op) {
   const auto* loop = std::get_if<Pointwise>(&op.node);
-  if (!loop || !op.store_index.empty() || !is_load(loop->body) || loop->body->buffer == op.outs[0]) return std::nullopt;
+  if (!loop || !op.store_index.empty() || !is_plain_load(loop->body) || loop->body->buffer == op.outs[0])
+    return std::nullopt;
   if (is_peer_sum(graph, loop->body->buffer)) return std::nullopt;
   if (!same_place(graph, loop->body, op.outs[0], graph.ivars(loop->sizes.size()), loop->sizes)) return std::nullopt;
   return loop->body->buffer;

@@ -357,6 +357,7 @@ Value selu(Rewriter& r) {
 }
 
 Value threshold(Rewriter& r) {
+  if (!has_free_number(r)) return None{};
   return r.where(r.call("aten.le.Scalar", {r["self"], r["threshold"]}), r["value"], r["self"]);
 }
 
