@@ -61,7 +61,7 @@ ir::Scalar compared_as_stored(ir::Graph& graph, const Group& group, const Operat
     if (ir::is_comparison(s->op) && std::ranges::none_of(s->args, is_zero)) std::ranges::for_each(s->args, note);
   if (const auto* r = std::get_if<ir::Reduction>(&op.node);
       r && (r->kind == ir::ReductionKind::ArgMax || r->kind == ir::ReductionKind::ArgMin))
-    note(body);
+    std::ranges::for_each(ir::loads(body), note);
   if (compared.empty()) return body;
   return graph.pool().replace_loads(body, [&](ir::Scalar s) -> ir::Scalar {
     if (!compared.contains(s)) return s;

@@ -1,5 +1,7 @@
 #include "scheduler/space_match.h"
 
+#include <algorithm>
+
 #include "scheduler/space.h"
 #include "support/error.h"
 
@@ -20,6 +22,22 @@ Exprs compose_all(const std::vector<std::vector<std::size_t>>& parts, const Expr
   Exprs out;
   for (const auto& p : parts) out.push_back(compose(p, vars, sizes));
   return out;
+}
+
+/// What an index takes of a variable: variable / divisor, and of that the remainder of a division by `modulus` (0:
+/// all).
+struct Digits {
+  std::int64_t divisor = 1, modulus = 0;
+};
+
+std::optional<Digits> digits_of(Expr index, Expr variable) {
+  if (index == variable) return Digits{};
+  if (index.kind() != sym::Kind::FloorDiv && index.kind() != sym::Kind::Mod) return std::nullopt;
+  const auto by = index.operands()[1].constant();
+  const auto of = by && *by > 0 ? digits_of(index.operands()[0], variable) : std::nullopt;
+  if (!of || (of->modulus != 0 && of->modulus % *by != 0)) return std::nullopt;
+  if (index.kind() == sym::Kind::Mod) return Digits{of->divisor, *by};
+  return Digits{of->divisor * *by, of->modulus / *by};
 }
 
 class Matcher {
@@ -158,20 +176,57 @@ class Matcher {
           found[k] = access.index[d];
           known[k] = true;
         }
-        for (std::size_t k = 0; k < op_vars.size(); ++k)
+        for (std::size_t k = 0; k < op_vars.size(); ++k) {
           if (op_sizes[k].is_constant(1)) found[k] = 0, known[k] = true;
+          if (const auto whole =
+                  known[k] ? std::nullopt : composed(op_vars[k], op_sizes[k], l->index, access.index, loops))
+            found[k] = *whole, known[k] = true;
+        }
         if (std::find(known.begin(), known.end(), false) == known.end()) add_permuted(found);
       }
+  }
+
+  /// A variable of the operation of the group's variables, where the buffer's dimensions take its digits one by one:
+  /// rows of places, as lines and columns of a picture.
+  std::optional<Expr> composed(Expr variable, Expr size, const Exprs& index, const Exprs& places,
+                               const std::vector<sym::LoopVar>& loops) {
+    struct Part {
+      std::int64_t divisor, count;
+      Expr var;
+    };
+    std::vector<Part> parts;
+    for (std::size_t d = 0; d < index.size(); ++d) {
+      const auto digits = digits_of(index[d], variable);
+      if (!digits) continue;
+      const auto loop = std::ranges::find_if(loops, [&](const sym::LoopVar& x) { return x.var == places[d]; });
+      const auto count = loop == loops.end() ? std::nullopt : loop->size.constant();
+      if (!count || (digits->modulus != 0 && digits->modulus != *count)) return std::nullopt;
+      parts.push_back({digits->divisor, *count, places[d]});
+    }
+    std::ranges::sort(parts, {}, &Part::divisor);
+    Expr whole = 0;
+    std::int64_t covered = 1;
+    for (const Part& part : parts) {
+      if (part.divisor != covered) return std::nullopt;
+      whole = whole + part.var * part.divisor;
+      covered *= part.count;
+    }
+    return parts.size() > 1 && size.is_constant(covered) ? std::optional(whole) : std::nullopt;
   }
 
   bool is_inner_var(Expr v) { return v.is_symbol() && v.name().starts_with("r"); }
 
   void add_permuted(const Exprs& found) {
     std::set<std::string> distinct;
-    std::size_t vars = 0;
+    std::size_t vars = 0, inner = 0, outer = 0;
+    const bool is_plain = std::ranges::all_of(found, [](Expr e) { return e.is_symbol() || e.constant(); });
     for (Expr e : found)
-      if (e.is_symbol()) distinct.insert(std::string(e.name())), ++vars;
-    if (distinct.size() != vars) return;
+      for (Expr v : sym::free_symbols(e)) {
+        distinct.insert(std::string(v.name()));
+        ++vars;
+        ++(is_inner_var(v) ? inner : outer);
+      }
+    if (distinct.size() != vars || (!is_plain && is_reduction(op_))) return;
     const std::size_t rank = op_.sizes().size(), group_rank = group_.outer.size() + group_.inner.size();
     if (group_.pointwise() && is_reduction(op_)) {
       if (vars != group_rank) return;
@@ -179,9 +234,6 @@ class Matcher {
       return;
     }
     // The group's space stays; the operation's variables are some of it.
-    std::size_t inner = 0, outer = 0;
-    for (Expr e : found)
-      if (e.is_symbol()) ++(is_inner_var(e) ? inner : outer);
     Placement p{.outer = group_.outer,
                 .inner = group_.inner,
                 .old_outer = graph_.ivars(group_.outer.size()),

@@ -154,7 +154,7 @@ Lowered place_among(Context& ctx, const TensorBox& boundaries, const ops::Value&
   };
   auto value = [&](const Exprs& reduced) {
     auto box = ctx.optional_tensor(values);
-    return box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, reduced).cast(t)
+    return box ? element_at(ctx, *box, ctx.graph.ivars(box->rank()), meta.sizes, reduced).cast(box->dtype()).cast(t)
                : Element{&pool, ctx.number(values, t)};
   };
   if (env.statically_known_le(count, kFew)) {

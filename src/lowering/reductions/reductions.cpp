@@ -31,9 +31,11 @@ TensorBox reduce_over(Context& ctx, const TensorBox& box, const Axes& axes, Redu
                       const std::function<Element(Element)>& f) {
   Element x = element_at(ctx, box, axes.index, axes.sizes, axes.reduced).cast(register_type);
   if (f) x = f(x);
-  const DType out = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin ? DType::I64
-                    : kind == ReductionKind::Any || kind == ReductionKind::All     ? DType::Bool
-                                                                                   : x.dtype();
+  const bool compares = kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin;
+  if (compares && !f) x = x.cast(box.dtype());  // as eager has stored it
+  const DType out = compares                                                   ? DType::I64
+                    : kind == ReductionKind::Any || kind == ReductionKind::All ? DType::Bool
+                                                                               : x.dtype();
   return reduction(ctx, out, axes.sizes, axes.reduced, kind, x, {}, axes.again);
 }
 

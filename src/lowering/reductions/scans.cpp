@@ -216,7 +216,7 @@ LoweringFunction running_extreme(ScanKind kind) {
       return std::vector<TensorBox>{result(ctx, element(ctx, box, {}), meta),
                                     result(ctx, number(ctx, DType::I64, 0), positions)};
     const std::size_t dim = dimension(ctx, args[1], meta.rank());
-    Element x = element(ctx, box, meta.sizes);
+    Element x = element(ctx, box, meta.sizes).cast(meta.dtype);  // the values are rounded, and compared with it
     const TensorBox values = running_scan(ctx, meta.dtype, meta.sizes, dim, kind, x, meta.strides);
     Element reached = eq(x, element(ctx, values, meta.sizes));
     if (is_floating(x.dtype())) reached = reached | isnan(x);
