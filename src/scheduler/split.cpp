@@ -86,7 +86,11 @@ class Parts {
     for (const Member& m : group.members) place(m);
   }
 
-  std::vector<std::vector<Member>> take() { return std::move(members_); }
+  std::vector<Group> take() {
+    std::vector<Group> out;
+    for (std::vector<Member>& members : members_) out.emplace_back(group_).members = std::move(members);
+    return out;
+  }
 
  private:
   bool is_outside(BufferId b) const {
@@ -130,6 +134,82 @@ class Parts {
   std::map<BufferId, std::size_t> made_in_;
 };
 
+/// Operations of a group with an inner loop that hand one another no values, apart: rows of several layers that one
+/// operand brought together.
+class RowParts {
+ public:
+  RowParts(ir::Graph& graph, const Group& group) : graph_(graph), group_(group) {}
+
+  std::vector<Group> take() {
+    std::map<BufferId, std::size_t> made_in;
+    for (const Member& m : group_.members) {
+      const Operation& op = operation(graph_, m);
+      if (m.role == Role::Scan || !op.is_loop()) return {};
+      std::set<std::size_t> joined;
+      for (const std::vector<BufferId>& touched : {ir::reads(op), op.outs})
+        for (BufferId b : touched)
+          if (const auto made = made_in.find(b); made != made_in.end()) joined.insert(made->second);
+      const std::size_t part = joined.empty() ? parts_.size() : *joined.begin();
+      if (joined.empty()) parts_.emplace_back();
+      for (std::size_t other : joined)
+        if (other != part) join(part, other, made_in);
+      parts_[part].push_back(m);
+      for (BufferId b : op.outs) made_in[b] = part;
+    }
+    std::erase_if(parts_, [](const auto& members) { return members.empty(); });
+    std::vector<Group> out;
+    for (std::vector<Member>& members : parts_) out.push_back(group_of(std::move(members)));
+    return out;
+  }
+
+ private:
+  void join(std::size_t part, std::size_t other, std::map<BufferId, std::size_t>& made_in) {
+    std::vector<Member> both;
+    const auto position = [&](const Member& m) {
+      return std::ranges::find(group_.members, m.op, &Member::op) - group_.members.begin();
+    };
+    std::ranges::merge(parts_[part], parts_[other], std::back_inserter(both), {}, position, position);
+    parts_[part] = std::move(both);
+    parts_[other].clear();
+    for (auto& [buffer, in] : made_in)
+      if (in == other) in = part;
+  }
+
+  /// Without the levels that none of its members is of, and without an inner loop where nothing is combined.
+  Group group_of(std::vector<Member> members) const {
+    Group part = group_;
+    part.members = std::move(members);
+    std::map<int, int> levels;
+    for (const Member& m : part.members) levels.emplace(m.level, 0);
+    int count = 0;
+    for (auto& [old, now] : levels) now = count++;
+    for (Member& m : part.members) m.level = levels.at(m.level);
+    const bool combines = std::ranges::any_of(part.members, [](const Member& m) { return m.role == Role::Reduce; });
+    const bool has_outer = std::ranges::any_of(part.members, [](const Member& m) { return m.role == Role::Outer; });
+    if (!combines && !has_outer) flatten(part);
+    return part;
+  }
+
+  void flatten(Group& part) const {
+    Exprs from, to;
+    for (std::size_t d = 0; d < part.inner.size(); ++d) {
+      from.push_back(graph_.rvar(d));
+      to.push_back(graph_.ivar(part.outer.size() + d));
+    }
+    part.outer.insert(part.outer.end(), part.inner.begin(), part.inner.end());
+    part.inner.clear();
+    for (Member& m : part.members) {
+      m.role = Role::Outer;
+      m.level = 0;
+      for (Expr& e : m.ivars) e = sym::substitute(e, from, to);
+    }
+  }
+
+  ir::Graph& graph_;
+  const Group& group_;
+  std::vector<std::vector<Member>> parts_;
+};
+
 class Splitter {
  public:
   Splitter(ir::Graph& graph, Schedule& schedule) : graph_(graph), schedule_(schedule) {}
@@ -155,8 +235,9 @@ class Splitter {
   void find_parts() {
     for (std::size_t k = 0; k < schedule_.items.size(); ++k) {
       const auto* group = std::get_if<Group>(&schedule_.items[k]);
-      if (!group || group->members.size() < 2 || !group->pointwise()) continue;
-      if (auto parts = Parts(graph_, *group).take(); parts.size() > 1) parts_.emplace(k, std::move(parts));
+      if (!group || group->members.size() < 2) continue;
+      auto parts = group->pointwise() ? Parts(graph_, *group).take() : RowParts(graph_, *group).take();
+      if (parts.size() > 1) parts_.emplace(k, std::move(parts));
     }
   }
 
@@ -179,11 +260,7 @@ class Splitter {
         out.items.push_back(schedule_.items[k]);
         continue;
       }
-      for (const std::vector<Member>& members : parts_.at(k)) {
-        Group part = std::get<Group>(schedule_.items[k]);
-        part.members = members;
-        out.items.push_back(std::move(part));
-      }
+      for (const Group& part : parts_.at(k)) out.items.emplace_back(part);
     }
     find_internal(graph_, out);
     return out;
@@ -211,13 +288,13 @@ class Splitter {
     for (std::size_t item : split) {
       const auto& parts = parts_.at(item);
       for (std::size_t k = 1; k < parts.size(); ++k)
-        schedule_.refusals.push_back({parts[k - 1].back().op, parts[k].front().op, reason});
+        schedule_.refusals.push_back({parts[k - 1].members.back().op, parts[k].members.front().op, reason});
     }
   }
 
   ir::Graph& graph_;
   Schedule& schedule_;
-  std::map<std::size_t, std::vector<std::vector<Member>>> parts_;  ///< of items that may be taken apart
+  std::map<std::size_t, std::vector<Group>> parts_;  ///< of items that may be taken apart
 };
 
 }  // namespace

@@ -14,9 +14,10 @@ inline constexpr std::uint64_t kFusionSlackBytes = 1 << 20;
 MemoryProgram memory_of(ir::Graph&, const Schedule&);
 
 /// Groups of pointwise operations that read or write many large values, each part of them made or used elsewhere (a sum
-/// of a hundred sorted matrices, a kernel that makes the operands of a hundred products), become a kernel for each part
-/// where that lowers the peak of the best order by more than the slack; else they stay. Groups that the
-/// lower peak has room for are put together again. What is taken apart is a refusal that says so.
+/// of a hundred sorted matrices, a kernel that makes the operands of a hundred products), and rows that have nothing of
+/// one another, become a kernel for each part where that lowers the peak of the best order by more than the slack; else
+/// they stay. Groups that the lower peak has room for are put together again. What is taken apart is a refusal that
+/// says so.
 void split_for_memory(ir::Graph&, Schedule&);
 
 /// Says anew which buffers need no memory, after groups changed.
