@@ -1,6 +1,8 @@
 // `convolution` by cuDNN: the bias, an addition and an activation in the same graph.
 #include "runtime/ops/convolution.h"
 
+#include <algorithm>
+
 #include "library_ops/convolutions.h"
 #include "runtime/cuda/driver/dnn.h"
 #include "runtime/cuda/ops/contest.h"
@@ -252,15 +254,19 @@ class ConvolutionOp : public CachedOp {
     return made->is_ready() ? std::move(made) : nullptr;
   }
 
-  /// First in the layout in which more of the operands lie, then in the other; when no engine takes the graph whole,
-  /// what follows as one of its own.
+  /// The first that an engine takes: in the layout in which more of the operands lie or in the other, whole or with
+  /// what follows as a graph of its own, by the bytes that are moved besides.
   std::unique_ptr<PreparedCall> first_call(const ConvolutionProblem& p, Way& way) {
     std::vector<const BoundView*> views{&p.x, &p.weight, &p.y};
     for (const BoundView& operand : p.operands) views.push_back(&operand);
     const bool lie_last = lie_channels_last(views);
+    std::vector<Way> ways;
     for (const bool split : {false, true})
-      for (const bool last : {lie_last, !lie_last})
-        if (auto made = call(p, way = {.last = last, .split = split})) return made;
+      for (const bool last : {lie_last, !lie_last}) ways.push_back({.last = last, .split = split});
+    std::ranges::stable_sort(
+        ways, {}, [&](const Way& w) { return copied_bytes(views, w.last) + (w.split ? dense_bytes(p.y) : 0); });
+    for (const Way& each : ways)
+      if (auto made = call(p, way = each)) return made;
     tell(MessageLevel::Warning,
          "cuDNN has no engine for a convolution of x [{}] and weight [{}] in {}, which is left to the host: {}",
          fmt::join(p.x.sizes, ", "), fmt::join(p.weight.sizes, ", "), short_name(p.x.dtype), why_);

@@ -24,15 +24,16 @@ BoundView shown_as(const BoundView& v, bool last) {
   return last ? channels_last(v.dtype, v.sizes) : dense_view(v.dtype, v.sizes);
 }
 
+std::size_t copied_bytes(std::span<const BoundView* const> views, bool last) {
+  std::size_t bytes = 0;
+  for (const BoundView* v : views)
+    if (const BoundView shown = shown_as(*v, last); !lies_so(*v, shown)) bytes += dense_bytes(shown);
+  return bytes;
+}
+
 bool lie_channels_last(std::span<const BoundView* const> views) {
-  auto copied = [&](bool last) {
-    std::size_t bytes = 0;
-    for (const BoundView* v : views)
-      if (const BoundView shown = shown_as(*v, last); !lies_so(*v, shown)) bytes += dense_bytes(shown);
-    return bytes;
-  };
   auto same_in_both = [](const BoundView* v) { return lies_so(shown_as(*v, true), shown_as(*v, false)); };
-  return std::ranges::all_of(views, same_in_both) || copied(true) < copied(false);
+  return std::ranges::all_of(views, same_in_both) || copied_bytes(views, true) < copied_bytes(views, false);
 }
 
 }  // namespace coil::runtime::cuda
