@@ -322,7 +322,7 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   } else if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) {
     (b.place == 0 ? now_.arena_patches : now_.others[b.place - 1].patches)
         .push_back({at, now_.arena_offset[owner] + byte_offset});
-    if (has_pieces()) temporary_uses_.push_back({owner, step, {at, byte_offset}});
+    if (has_pieces() && b.place == 0) temporary_uses_.push_back({owner, step, {at, byte_offset}});
   }
   if (b.kind == BufferKind::Input) {
     now_.inputs[b.index].patches.push_back({at, byte_offset});

@@ -231,7 +231,8 @@ class Binding {
   std::vector<std::uint32_t> first_uses_of_outputs() const;
 
   // pieces.cpp
-  bool has_pieces() const { return allows_pieces_ && !walks() && others_.size() == 0; }
+  /// Of the program's own device; what lies on others has arenas of its own.
+  bool has_pieces() const { return allows_pieces_ && !walks(); }
   void bind_pieces();
   std::vector<Interval> lives_of_temporaries() const;
   std::vector<std::uint64_t> scratch_of_steps() const;

@@ -111,7 +111,8 @@ void Binding::run_elsewhere(const KernelStep& k, void** words) {
 void Binding::run_between(const ExternStep& e, void* const* words) {
   const auto& call = std::get<ExternCall>(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
   await_copies_of(plan_.steps[now_.plan_step[static_cast<std::size_t>(step_now_)]]);
-  e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, workspace(e.place).data.get());
+  void* const scratch = e.scratch >= 0 ? words[e.scratch] : workspace(e.place).data.get();
+  e.op->run({words + e.inputs, e.input_count}, {words + e.outputs, e.output_count}, scratch);
   after_copy(call);
 }
 

@@ -51,7 +51,7 @@ std::vector<std::uint64_t> Binding::scratch_of_steps() const {
   std::vector<std::uint64_t> bytes;
   for (const BoundStep& step : now_.steps) {
     const auto* call = std::get_if<ExternStep>(&step);
-    bytes.push_back(call ? call->op->workspace_bytes() : 0);
+    bytes.push_back(call && call->place == 0 ? call->op->workspace_bytes() : 0);
   }
   return bytes;
 }
@@ -75,7 +75,7 @@ void Binding::point_at_pieces(const std::vector<std::uint32_t>& piece_of, const 
     now_.pieces[piece_of[use.owner]].patches.push_back({use.at.word, offsets[use.owner] + use.at.offset});
   for (std::size_t s = 0; s < now_.steps.size(); ++s) {
     auto* call = std::get_if<ExternStep>(&now_.steps[s]);
-    if (!call || call->op->workspace_bytes() == 0) continue;
+    if (!call || call->place != 0 || call->op->workspace_bytes() == 0) continue;
     call->scratch = static_cast<std::int32_t>(now_.words.size());
     now_.pieces[scratch_of[s]].patches.push_back({static_cast<std::uint32_t>(now_.words.size()), 0});
     now_.words.push_back(nullptr);
