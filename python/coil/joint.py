@@ -5,6 +5,7 @@ backward one.
 import contextlib
 import copy
 import dataclasses
+import operator
 import unittest.mock
 import warnings
 
@@ -231,8 +232,8 @@ def take_batch_norms_apart(joint):
         if node.target is not aten._native_batch_norm_legit_functional.default or not node.args[5]:
             continue
         parts = {user.args[1]: user for user in node.users}
-        if 0 not in parts or not parts.keys() >= {1, 2} or parts[1].meta["val"].element_size() < 4:
-            continue  # statistics that were rounded to 16 bits are not what the result is made of
+        if 0 not in parts or not parts.keys() >= {1, 2}:
+            continue
         made = _normalized(joint.graph, node, parts)
         parts[0].replace_all_uses_with(made)
         joint.graph.erase_node(parts[0])
@@ -240,24 +241,39 @@ def take_batch_norms_apart(joint):
 
 
 def _normalized(graph, norm, parts):
-    """(x - mean) * rstd * weight + bias, in the type that the statistics are in, behind the last of `parts`."""
+    """(x - mean) * rstd * weight + bias in 32 bits or more, behind the last of `parts`."""
     x, weight, bias = norm.args[:3]
     order = {node: k for k, node in enumerate(graph.nodes)}
     call = Adder(graph, max(parts.values(), key=order.__getitem__), parts[0].meta)
-    wide = parts[1].meta["val"].dtype
     channels = [1, -1, *[1] * (x.meta["val"].dim() - 2)]
+    mean, rstd = parts[1], parts[2]
+    wide = mean.meta["val"].dtype
+    if wide in (torch.float16, torch.bfloat16):
+        wide = torch.float32
+    y = x if x.meta["val"].dtype is wide else call(aten._to_copy.default, x, dtype=wide)
+    if mean.meta["val"].dtype is not wide:
+        mean, rstd = _statistics(call, y, norm.args[7])
 
     def channel(value):
         return call(aten.view.default, value, channels)
 
-    y = x if x.meta["val"].dtype is wide else call(aten._to_copy.default, x, dtype=wide)
-    y = call(aten.mul.Tensor, call(aten.sub.Tensor, y, channel(parts[1])), channel(parts[2]))
+    y = call(aten.mul.Tensor, call(aten.sub.Tensor, y, channel(mean)), channel(rstd))
     if weight is not None:
         y = call(aten.mul.Tensor, y, channel(weight))
     if bias is not None:
         y = call(aten.add.Tensor, y, channel(bias))
     narrow = parts[0].meta["val"].dtype
     return y if narrow is y.meta["val"].dtype else call(aten._to_copy.default, y, dtype=narrow)
+
+
+def _statistics(call, x, epsilon):
+    """Mean and 1 / deviation of the channels as they were before a batch norm rounded them to 16 bits. It computes the
+    same, once for both.
+    """
+    dims = [d for d in range(x.meta["val"].dim()) if d != 1]
+    both = call(aten.var_mean.correction, x, dims, correction=0)
+    variance, mean = (call(operator.getitem, both, k) for k in (0, 1))
+    return mean, call(aten.rsqrt.default, call(aten.add.Tensor, variance, epsilon))
 
 
 def compute_softmaxes_again(joint):

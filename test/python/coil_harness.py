@@ -152,6 +152,14 @@ def difference(got, want, tolerance=None, signs=False):
     )
 
 
+def is_as_near(got, want, exact):
+    """Whether it is no farther from the exact value than eager by much."""
+    if exact is None or not exact.is_floating_point() or got is None or got.shape != exact.shape:
+        return False
+    distance = lambda t: (t.double() - exact).norm().item()
+    return distance(got) <= 1.5 * distance(want) + 1e-3 * exact.norm().item()
+
+
 def first_difference(got, want, wrong):
     index = tuple(wrong.nonzero()[0].tolist()) if wrong.dim() else ()
     return f"at {list(index)} {got[index].item()}, expected {want[index].item()}"

@@ -21,8 +21,8 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 
+from coil_harness import is_as_near  # noqa: E402
 from layer_draws import Drawer, Layer, call, copies  # noqa: E402
-from module_sweep import is_as_near  # noqa: E402
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 

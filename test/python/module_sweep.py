@@ -23,6 +23,8 @@ from torch.utils import _pytree as pytree
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 
+from coil_harness import is_as_near  # noqa: E402
+
 NARROW = (torch.bfloat16, torch.float16)
 
 
@@ -66,14 +68,6 @@ def difference(got, want):
     except AssertionError as e:
         return " ".join(str(e).split())
     return None
-
-
-def is_as_near(got, want, exact):
-    """Whether it is no farther from the exact value than eager by much."""
-    if exact is None or not exact.is_floating_point() or got is None or got.shape != exact.shape:
-        return False
-    distance = lambda t: (t.double() - exact).norm().item()
-    return distance(got) <= 1.5 * distance(want) + 1e-3 * exact.norm().item()
 
 
 def exact_outcome(module, arguments, differentiated):
