@@ -158,11 +158,18 @@ class RowParts {
     }
     std::erase_if(parts_, [](const auto& members) { return members.empty(); });
     std::vector<Group> out;
-    for (std::vector<Member>& members : parts_) out.push_back(group_of(std::move(members)));
+    for (std::vector<Member>& members : parts_) {
+      if (has(members, Role::Outer) && has(members, Role::Inner) && !has(members, Role::Reduce)) return {};
+      out.push_back(group_of(std::move(members)));
+    }
     return out;
   }
 
  private:
+  static bool has(const std::vector<Member>& members, Role role) {
+    return std::ranges::find(members, role, &Member::role) != members.end();
+  }
+
   void join(std::size_t part, std::size_t other, std::map<BufferId, std::size_t>& made_in) {
     std::vector<Member> both;
     const auto position = [&](const Member& m) {
@@ -184,9 +191,12 @@ class RowParts {
     int count = 0;
     for (auto& [old, now] : levels) now = count++;
     for (Member& m : part.members) m.level = levels.at(m.level);
-    const bool combines = std::ranges::any_of(part.members, [](const Member& m) { return m.role == Role::Reduce; });
-    const bool has_outer = std::ranges::any_of(part.members, [](const Member& m) { return m.role == Role::Outer; });
-    if (!combines && !has_outer) flatten(part);
+    if (has(part.members, Role::Reduce)) return part;
+    for (Member& m : part.members) m.level = 0;
+    if (has(part.members, Role::Outer))
+      part.inner.clear();
+    else
+      flatten(part);
     return part;
   }
 
@@ -200,7 +210,6 @@ class RowParts {
     part.inner.clear();
     for (Member& m : part.members) {
       m.role = Role::Outer;
-      m.level = 0;
       for (Expr& e : m.ivars) e = sym::substitute(e, from, to);
     }
   }
