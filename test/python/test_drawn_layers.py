@@ -77,3 +77,18 @@ def test_batch_norm_of_rounded_statistics(shape):
     torch.manual_seed(0)
     x = (torch.randn(shape) * 0.01 + 3).to(torch.bfloat16)
     expect_right([Layer("F.batch_norm(x, None, None, None, None, True, 0.1)", {"x": x}, ("x",))])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A value that a later level reads again lies in a result's memory, which is an operand's until that is read.
+        "F.relu(F.cross_entropy(x + x.tanh(), y.softmax(1), label_smoothing=0.1))",
+        # To one place, in a size that is free.
+        "F.interpolate(x[None, None], scale_factor=0.5, mode='bicubic', align_corners=True)",
+        "F.interpolate(y[None, None], scale_factor=0.5, mode='bilinear', align_corners=True)",
+    ],
+)
+def test_programs_of_free_sizes(text):
+    torch.manual_seed(0)
+    expect_right([Layer(text, {"x": torch.randn(3, 16), "y": torch.randn(3, 16)}, ("x", "y"))], dynamic=True)

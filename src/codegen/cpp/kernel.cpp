@@ -691,9 +691,11 @@ InPlacePairs Printer::pairs_in_place() {
       graph_, nest_, [](const Statement&) { return true; }, [&](BufferId b) { return !made_.contains(b); });
   // A result whose memory holds another value before is written to from where that is made.
   const auto is_read_behind = [&](BufferId b, std::size_t made) {
-    for (std::size_t k = made + 1; k < nest_.statements.size(); ++k)
+    for (std::size_t k = 0; k < nest_.statements.size(); ++k) {
+      if (k <= made && nest_.statements[k].level <= nest_.statements[made].level) continue;
       for (Scalar l : linear_loads(nest_.statements[k]))
         if (l->buffer == b) return true;
+    }
     return false;
   };
   std::erase_if(pairs, [&](const auto& pair) {

@@ -29,7 +29,8 @@ Element real(Context& ctx, Expr e, DType t) { return index_value(ctx, e).cast(t)
 
 /// Input steps per output step (area_pixel_compute_scale in aten/src/ATen/native/UpSample.h).
 Element scale_of(Context& ctx, const Axis& a, DType t, bool align_corners) {
-  if (align_corners) return a.out.is_constant(1) ? number(ctx, t, 0) : real(ctx, a.in - 1, t) / real(ctx, a.out - 1, t);
+  // One place is the first, whatever the steps would be.
+  if (align_corners) return real(ctx, a.in - 1, t) / maximum(real(ctx, a.out - 1, t), 1.0);
   if (a.factor && *a.factor > 0) return number(ctx, t, 1.0 / *a.factor);
   return real(ctx, a.in, t) / real(ctx, a.out, t);
 }

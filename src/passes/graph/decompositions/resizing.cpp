@@ -35,8 +35,10 @@ class Resizing {
 
   /// Input elements per output element.
   Value scale(const Expr& in, const Expr& out, std::string_view given) {
-    if (r_.flag("align_corners"))
-      return out.is_constant(1) ? number(0) : Value(r_.div(number(in - 1), number(out - 1)));
+    if (r_.flag("align_corners")) {  // 0 to one place
+      const Value steps = number(out - 1), one = r_.call("aten.clamp.default", {steps, 0, 1});
+      return r_.mul(r_.div(number(in - 1), r_.call("aten.clamp_min.default", {steps, 1})), one);
+    }
     if (r_.has(given) && r_.real(given) > 0) return number(1.0 / r_.real(given));
     return r_.div(number(in), number(out));
   }
