@@ -39,10 +39,6 @@ std::pair<Exprs, Exprs> renaming(ir::Graph& graph, const Member& m) {
   return {std::move(from), std::move(to)};
 }
 
-}  // namespace
-
-namespace {
-
 /// 16-bit floats that the group itself computes are compared as they are stored: a kernel may hand them on with more
 /// precision, which is for arithmetic alone.
 ir::Scalar compared_as_stored(ir::Graph& graph, const Group& group, const Operation& op, ir::Scalar body) {

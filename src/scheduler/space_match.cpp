@@ -24,8 +24,7 @@ Exprs compose_all(const std::vector<std::vector<std::size_t>>& parts, const Expr
   return out;
 }
 
-/// What an index takes of a variable: variable / divisor, and of that the remainder of a division by `modulus` (0:
-/// all).
+/// What an index takes of a variable: variable / divisor, and of that the remainder by `modulus` (0: all of it).
 struct Digits {
   std::int64_t divisor = 1, modulus = 0;
 };
