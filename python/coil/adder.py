@@ -52,4 +52,5 @@ def sizes_of(call, operand):
 
 def size_of(call, operand, d):
     size = operand.meta["val"].shape[d]
-    return size if type(size) is int else call(torch.ops.aten.sym_size.int, operand, d)
+    known = size if type(size) is int else size.node.maybe_as_int()  # a guard may have fixed it since
+    return call(torch.ops.aten.sym_size.int, operand, d) if known is None else known

@@ -1,9 +1,14 @@
-"""What AOTAutograd records of results: how those that are views are made again, and how gradients of them lie."""
+"""What AOTAutograd records of results: how those that are views are made again, and how gradients of them lie. And
+results that are views of inputs which the graph writes to.
+"""
 
 import contextlib
 import unittest.mock
 
 import torch
+from torch._functorch._aot_autograd.schemas import OutputType
+
+_OF_INPUT = OutputType.alias_of_input
 
 try:
     from torch._functorch._aot_autograd import collect_metadata_analysis as analysis
@@ -32,6 +37,43 @@ def sound():
         unittest.mock.patch.object(_format, "from_tensor", staticmethod(_lay_out)),
     ):
         yield
+
+
+def view_written_inputs(gm):
+    """Makes results of an inference graph that are views of an input which it writes to such views, where sizes are
+    free: AOTAutograd makes them again by the strides and the offset of what the graph gives, which would be a view of
+    the value that is written, or memory of its own.
+    """
+    context = torch._guards.TracingContext.try_get()
+    meta = context and context.fw_metadata
+    written = {n.args[0]: n for n in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    if meta is None or not written or len(placeholders) != len(meta.input_info):
+        return
+    output = gm.graph.output_node()
+    results = list(output.args[0])
+    first = len(meta.mutated_inp_runtime_indices)
+    for k, info in enumerate(meta.output_info, first):
+        base = info.base_idx is not None and info.output_type is _OF_INPUT and placeholders[info.base_idx]
+        if base in written and isinstance(results[k], torch.fx.Node) and _is_free(results[k].meta["val"]):
+            results[k] = _viewed(gm.graph, output, base, results[k].meta["val"])
+    output.args = (tuple(results),)
+
+
+def _is_free(view):
+    return any(type(n) is not int for n in (*view.shape, *view.stride(), view.storage_offset()))
+
+
+def _viewed(graph, before, base, view):
+    with graph.inserting_before(before):
+        where = view.shape, view.stride(), view.storage_offset()
+        made = graph.call_function(torch.ops.aten.as_strided.default, (base, *map(_as_argument, where)))
+    made.meta["val"] = view
+    return made
+
+
+def _as_argument(numbers):
+    return list(numbers) if isinstance(numbers, tuple) else numbers
 
 
 def _record(tensor):

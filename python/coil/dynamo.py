@@ -26,7 +26,7 @@ from . import (
 )
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
-from .graph import all_nodes, holds_complex, is_token, transforms_on_gpu, translate
+from .graph import all_nodes, holds_complex, is_token, transforms_on_gpu, translate, views_in_results
 from .options import parse
 from .transformer_layers import DECOMPOSITIONS as TRANSFORMER_LAYERS
 
@@ -225,7 +225,10 @@ def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **lay
             operator = _refused_operator(gm, error)
             if not options.hands_over or operator is None or operator in handed:
                 raise refusal from None
-            handed.add(operator)
+            if not (views := views_in_results(gm, operator)):
+                handed.add(operator)
+            elif not facts.fix(gm, facts.names_in(views)):
+                raise refusal from None  # what torch gives is copied, which is a view no more
 
 
 def _refused_operator(gm, error):
@@ -467,6 +470,7 @@ class _Compilers:
         return self._watched("inference", self._compile_inference)
 
     def _compile_inference(self, gm, inputs):
+        aliases.view_written_inputs(gm)
         self.made = graph = (
             _compile_frozen(gm, self.options, self.example_inputs)
             if self.options.freeze

@@ -55,6 +55,13 @@ def fix(gm, names):
     return all(_guard(sympy.Eq(symbol, _hint(symbol, env)), env) for symbol, env in map(sizes.get, names))
 
 
+def names_in(nodes):
+    """The names of free sizes that tell how the tensors of these nodes, and of their operands, lie in memory."""
+    tensors = [n.meta.get("val") for node in nodes for n in (node, *node.all_input_nodes)]
+    numbers = [s for t in tensors if isinstance(t, torch.Tensor) for s in (*t.shape, *t.stride(), t.storage_offset())]
+    return sorted({symbol.name for s in numbers if isinstance(s, torch.SymInt) for symbol in s.node.expr.free_symbols})
+
+
 def wanted(gm, kinds):
     """Makes guards of the facts of these kinds (options.FACTS) that hold for the sizes of now. Gives the conditions, as
     sympy has them.

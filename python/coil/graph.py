@@ -118,6 +118,21 @@ def _is_view(operation):
     return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
 
 
+def views_in_results(gm, name):
+    """Nodes of the operator of this name that results of the graph are views of, or are, where it is one of views."""
+
+    def is_one(node):
+        return isinstance(node.target, torch._ops.OpOverload) and _is_view(node.target)
+
+    found, reached = [], [n for n in gm.graph.output_node().all_input_nodes]
+    while reached:
+        node = reached.pop()
+        if is_one(node) or node.target is operator.getitem:
+            found += [node] if str(node.target) == name else []
+            reached += node.all_input_nodes[:1]
+    return found
+
+
 def _is_opaque(value):
     """An object that only operators look into, such as the mesh of a DTensor or a process group."""
     return isinstance(value, (FakeScriptObject, torch.ScriptObject))
@@ -328,7 +343,10 @@ class Translator:
             return self.complex_number(a)
         if isinstance(a, (list, tuple)):
             return [self.argument(x) for x in a]
-        if isinstance(a, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+        if isinstance(a, torch.SymInt):
+            number = self.expression(a)
+            return number if type(number) is int else self.native.number(number)
+        if isinstance(a, (torch.SymBool, torch.SymFloat)):
             raise _native.Error("a symbolic number that no node computes is not supported")
         return _literal(a)
 

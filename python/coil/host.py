@@ -143,6 +143,19 @@ def _run_user_kernel(program, tensors, numbers, grid, failure=""):
     user_kernel(program)(tensors, numbers, grid, failure)
 
 
+def _lu_permutation(pivots, rows):
+    """Which row of the matrix each row of L U is."""
+    import torch
+
+    factors = torch.empty(*pivots.shape[:-1], rows, pivots.shape[-1], device=pivots.device)
+    order, _, _ = torch.lu_unpack(factors, pivots, unpack_data=False)
+    return order.argmax(-2)
+
+
+_COILS = {
+    "coil.user_kernel.default": _run_user_kernel,
+    "coil.lu_permutation.default": _lu_permutation,
+}
 _RANDOM = {"host.random.save": _save, "host.random.repeat": _repeat}
 
 
@@ -154,8 +167,8 @@ def find(name):
 
     if name in _RANDOM:
         return _RANDOM[name]
-    if name == "coil.user_kernel.default":
-        return _run_user_kernel
+    if name in _COILS:
+        return _COILS[name]
     if name.startswith("sized."):
         op = find(name.removeprefix("sized."))
         return op and _sized(op)

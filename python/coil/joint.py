@@ -29,6 +29,24 @@ _VIEWS = (
     aten.view_as_real,
     aten.view_as_complex,
 )
+# Sums and the like that share kernels with what makes their operand and what reads them. Unknown to it, torch's
+# partitioner takes what a later operator reads as well for something that must be stored in any case.
+_FUSED = (
+    aten.linalg_vector_norm,
+    aten.logsumexp,
+    aten.amin,
+    aten.prod,
+    aten.all,
+    aten.argmin,
+    aten._softmax,
+    aten._log_softmax,
+    aten.native_layer_norm,
+    aten.native_layer_norm_backward,
+    aten.native_group_norm,
+    aten.native_group_norm_backward,
+    aten.native_batch_norm_backward,
+    aten._native_batch_norm_legit_functional,
+)
 # Gradients that ask of their second operand only how large it is.
 _SIZED_BY_SECOND = {
     getattr(aten, name).default
@@ -85,7 +103,7 @@ def _computed_again():
         more = views | _UNTAGGED
         return dataclasses.replace(
             ops,
-            fusible_ops=ops.fusible_ops | more,
+            fusible_ops=ops.fusible_ops | more | type(more)(_FUSED),
             recomputable_ops=ops.recomputable_ops | more,
             view_ops=ops.view_ops | views,
         )

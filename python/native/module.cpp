@@ -149,6 +149,7 @@ void bind_traced_graph(nb::module_& m) {
       .def(nb::init<std::string>())
       .def("symbol", &TracedGraph::symbol, nb::arg("name"), nb::arg("hint").none(), nb::arg("low").none(),
            nb::arg("high").none(), nb::arg("unbacked"))
+      .def("number", &TracedGraph::number)
       .def("assume", &TracedGraph::assume, nb::arg("condition"), nb::arg("reason"))
       .def("placeholder", &TracedGraph::placeholder, nb::arg("name"), nb::arg("meta").none(),
            nb::arg("strides") = nb::none(), nb::arg("lazy") = false, nb::arg("goes") = nb::none(),

@@ -65,6 +65,8 @@ void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hi
     module_->env->add_size(name, hint, range);
 }
 
+Literal TracedGraph::number(const std::string& srepr) { return {expression(srepr)}; }
+
 void TracedGraph::assume(const std::string& condition, const std::string& reason) {
   module_->env->add_guard(expression(condition), reason);
 }

@@ -44,6 +44,8 @@ class TracedGraph {
               std::optional<std::int64_t> high, bool unbacked);
   /// A condition on sizes that holds in every call: sympy's `srepr`. The program may rely on it, and checks it.
   void assume(const std::string& condition, const std::string& reason);
+  /// A number that sizes tell, for an argument: sympy's `srepr`.
+  Literal number(const std::string& srepr);
   /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it. `lazy`: a
   /// tensor that torch may have put off to negate or conjugate when a call passes it. `goes`: the number of its memory,
   /// and its bytes, where the caller lets go of it while a run lasts.

@@ -136,11 +136,17 @@ def copies(layer, graded=False):
     """Operands with the same strides; those that are graded are leaves."""
     made = {}
     for name, t in layer.tensors.items():
-        copy = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype) if is_dense(t) else None
+        copy = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device) if is_dense(t) else None
         made[name] = copy.copy_(t) if copy is not None else t.detach()
         if graded and name in layer.graded:
             made[name].requires_grad_()
     return made
+
+
+def moved(t, device):
+    """The tensor on another device, laid out as it is here, with its offset and whatever its elements share."""
+    held = t.untyped_storage().to(device=device)
+    return torch.empty(0, dtype=t.dtype, device=device).set_(held, t.storage_offset(), t.shape, t.stride())
 
 
 def is_dense(t):

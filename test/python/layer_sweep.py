@@ -2,10 +2,11 @@
 operands hold afterwards, and gradients.
 
     layer_sweep.py [--programs N] [--first N] [--layers N] [--dtype DTYPE] [--dynamic] [--seconds S]
+                   [--device DEVICE | --emulated]
 
 A program has some layers, which are compiled together. A layer that differs, or a program that is refused, is tried
-alone and printed. In 16 bits what differs is right where it is at most one and a half times as far from the same in
-f64 as eager is.
+alone and printed. `--emulated` runs a GPU's kernels on the CPU. In 16 bits what differs is right where it is at most
+one and a half times as far from the same in f64 as eager is.
 """
 
 import argparse
@@ -22,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 
 from coil_harness import is_as_near  # noqa: E402
-from layer_draws import Drawer, Layer, call, copies  # noqa: E402
+from layer_draws import Drawer, Layer, call, copies, moved  # noqa: E402
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 6e-2}
 
@@ -37,7 +38,7 @@ def outcome(functions, layers):
         named = [(f"result {k}", t) for k, t in enumerate(results)]
         graded = [t for t in results if t.requires_grad]
         if graded:
-            weights = [torch.linspace(-1, 1, t.numel(), dtype=torch.float64).reshape(t.shape) for t in graded]
+            weights = [weights_of(t) for t in graded]
             total = sum((t.double() * w).sum() for t, w in zip(graded, weights, strict=True))
             wanted = [operands[n] for n in layer.graded]
             gradients = torch.autograd.grad(total, wanted, allow_unused=True)
@@ -45,6 +46,10 @@ def outcome(functions, layers):
         named += [(f"{n} afterwards", t) for n, t in operands.items() if n in "mv"]
         found.append([(n, t.detach()) for n, t in named])
     return found
+
+
+def weights_of(t):
+    return torch.linspace(-1, 1, t.numel(), dtype=torch.float64, device=t.device).reshape(t.shape)
 
 
 def whole(layers):
@@ -79,11 +84,15 @@ def wide(layer):
     return Layer(layer.text, {n: t.double() if is_float(t) else t for n, t in layer.tensors.items()}, layer.graded)
 
 
+OPTIONS = {}  # of Coil
+
+
 def compared(layers, dynamic, backend="coil"):
     """What is wrong with each layer; raises what the compile does."""
     torch._dynamo.reset()
     want = outcome(whole(layers), layers)
-    got = outcome(torch.compile(whole(layers), backend=backend, dynamic=dynamic), layers)
+    options = OPTIONS if backend == "coil" else None
+    got = outcome(torch.compile(whole(layers), backend=backend, dynamic=dynamic, options=options), layers)
     found = []
     for layer, mine, theirs in zip(layers, got, want, strict=True):
         if [n for n, _ in mine] != [n for n, _ in theirs]:
@@ -144,6 +153,12 @@ def refusal(layers, dynamic, why):
     return "refused", why
 
 
+def on_device(layer, device):
+    if device == "cpu":
+        return layer
+    return Layer(layer.text, {n: moved(t, device) for n, t in layer.tensors.items()}, layer.graded)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--programs", type=int, default=100)
@@ -152,16 +167,21 @@ def main():
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--emulated", action="store_true")
     a = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
     torch.set_num_threads(1)
+    if a.emulated:
+        OPTIONS["cuda.emulate"] = "true"
+    torch.backends.cudnn.allow_tf32 = False
     counts, end = collections.Counter(), time.monotonic() + a.seconds
     for number in range(a.first, a.first + a.programs):
         if time.monotonic() > end:
             break
         drawer = Drawer(number, getattr(torch, a.dtype))
-        layers = [drawer.draw() for _ in range(a.layers)]
+        layers = [on_device(drawer.draw(), a.device) for _ in range(a.layers)]
         for layer, (found, why) in zip(layers, verdicts(layers, a.dynamic or None), strict=True):
             counts[found] += 1
             if found in ("wrong", "refused"):

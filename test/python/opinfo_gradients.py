@@ -2,6 +2,7 @@
 and gradients of all arguments that have one. Run by hand.
 
     opinfo_gradients.py [NAME ...] [--samples N] [--dynamic] [--dtype DTYPE] [--part K/N]
+                        [--device DEVICE] [--seconds S]
 
 A sample is right, wrong, refused, or random (eager differs from call to call); counts come at the end, and a line for
 each that is wrong or refused.
@@ -13,10 +14,14 @@ import logging
 import pathlib
 import signal
 import sys
+import time
 import warnings
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
+
+torch.backends.cudnn.allow_tf32 = False  # torch's testing modules let nobody set it later
+
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
@@ -35,7 +40,7 @@ def outcome(call, sample):
         results = tensors_of(call(given, *args, **kwargs))
         graded = [t for t in results if t.requires_grad]
         real = lambda t: torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
-        weights = lambda t: torch.linspace(0.1, 1, t.numel(), dtype=t.dtype).reshape(t.shape)
+        weights = lambda t: torch.linspace(0.1, 1, t.numel(), dtype=t.dtype, device=t.device).reshape(t.shape)
         if graded:
             sum((real(t) * weights(real(t))).sum().double() for t in graded).backward()
     return [t.detach() for t in results], [t.grad for t in tensors_of(arguments)]
@@ -89,22 +94,27 @@ def main():
     parser.add_argument("--dynamic", action="store_true")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--part", default="0/1")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=1e9)
     a = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, late)
+    end = time.monotonic() + a.seconds
     part, parts = map(int, a.part.split("/"))
     counts, dtype = collections.Counter(), getattr(torch, a.dtype)
     for op in [op for op in op_db if not a.names or op.name in a.names][part::parts]:
-        if not op.supports_autograd or dtype not in op.supported_dtypes("cpu"):
+        if not op.supports_autograd or dtype not in op.supported_dtypes(a.device):
             continue
         try:
-            samples = [s for s, _ in zip(op.sample_inputs("cpu", dtype, requires_grad=True), range(a.samples))]
+            samples = [s for s, _ in zip(op.sample_inputs(a.device, dtype, requires_grad=True), range(a.samples))]
         except Exception:
             counts["no samples"] += 1
             continue
         for k, sample in enumerate(samples):
+            if time.monotonic() > end:
+                break
             signal.alarm(SECONDS)
             found, why = verdict(op, sample, a.dynamic)
             signal.alarm(0)

@@ -1,7 +1,7 @@
 """Random programs through torch.compile against eager, run by hand: writes to inputs and to views of views, mixed
 types, several results, gradients, dynamic sizes.
 
-    program_sweep.py [--programs N] [--first N] [--seed S] [--out FOLDER]
+    program_sweep.py [--programs N] [--first N] [--seed S] [--out FOLDER] [--device DEVICE] [--seconds S]
 
 Each program is compiled as it is and with dynamic sizes, every third one with gradients; results (values, types, sizes,
 strides), what inputs hold afterwards and gradients are compared. One that differs is cut down to the lines that it
@@ -24,6 +24,8 @@ import torch.nn.functional as F
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
+
+from layer_draws import moved  # noqa: E402
 
 DTYPES = [torch.float32] * 8 + [torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.uint8]
 DTYPES += [torch.bool, torch.int64, torch.complex64]
@@ -56,8 +58,8 @@ VIEWS = """
 torch.cat([{a}, {a}], {i}) | torch.stack([{a}, {b}]) | torch.stack([{a}, {a}], {i}) | {a}.repeat(2, *[1] * {a}.dim())
 {a}.contiguous() | {a}.clone() | {a}.unfold({i}, 1, 1) | {a}.chunk(2, {i})[-1] | {a}.unbind({i})[0] | {a}.mT | {a}[None]
 {a}.movedim(0, -1) | F.pad({a}, (1, 2)) | F.pad({a}, (-1, 1)) | {a}.tril() | {a}.triu(1) | {a}.as_strided((2,), (1,))
-{a}.view(-1) | {a}.movedim({i}, 0) | {a}.swapaxes({i}, {j}).contiguous() | {a}.index_select({i}, torch.tensor([0, 0]))
-{a}[{a} > 0].sum() | {a}.gather({i}, torch.zeros({a}.shape, dtype=torch.int64)) | {a}.detach()
+{a}.view(-1) | {a}.movedim({i}, 0) | {a}.swapaxes({i}, {j}).contiguous() | {a}.index_select({i}, {a}.new_zeros(2, dtype=torch.int64))
+{a}[{a} > 0].sum() | {a}.gather({i}, torch.zeros_like({a}, dtype=torch.int64)) | {a}.detach()
 {a}.tile(2) | {a}.rot90()
 {a}.unflatten({i}, (1, -1)) | {a}.broadcast_to(3, *{a}.shape) | torch.broadcast_tensors({a}, {b})[0] | {a}.view_as({a})
 """
@@ -68,9 +70,9 @@ torch.tensordot({a}, {a}, 1) | {a}.float() @ {a}.float().mT / 8 | torch.mv({a}, 
 WRITES = """
 {v}.add_(1) | {v}.mul_(2) | {v}.zero_() | {v}.fill_(3) | {v}.copy_({b}) | {v}.add_({b}) | {v}.clamp_(-1, 1) | {v}.neg_()
 {v}.sub_({b}, alpha=2) | {v}.masked_fill_({v} > 1, 0) | {v}.tanh_()
-{v}.relu_() | {v}.index_fill_(0, torch.tensor([0]), 1)
+{v}.relu_() | {v}.index_fill_(0, {v}.new_zeros(1, dtype=torch.int64), 1)
 {v}[0] = 5 | {v}[..., 0] = 1 | {v}[{v} > 0] = -1 | {v} += 1 | {v} *= {b} | {v}.exp_().clamp_(max=9) | {v}.cumsum_(0)
-{v}.index_add_(0, torch.tensor([0]), {v}[:1].clone()) | {v}.square_() | {v}.floor_()
+{v}.index_add_(0, {v}.new_zeros(1, dtype=torch.int64), {v}[:1].clone()) | {v}.square_() | {v}.floor_()
 {v}.transpose_(0, -1) | {v}.unsqueeze_(0)
 """
 SEEN = """
@@ -199,7 +201,7 @@ def difference(got, want, limit):
 
 
 def gradients(results, inputs):
-    total = sum((r * torch.linspace(-1, 1, r.numel()).reshape(r.shape)).sum() for r in results if r.requires_grad)
+    total = sum((r * torch.linspace(-1, 1, r.numel(), device=r.device).reshape(r.shape)).sum() for r in results if r.requires_grad)
     return torch.autograd.grad(total, inputs, allow_unused=True) if isinstance(total, torch.Tensor) else []
 
 
@@ -283,7 +285,7 @@ def report(number, arguments, lines, results, inputs, training, dynamic, wrong, 
         )
 
 
-def run(number, seed, folder):
+def run(number, seed, folder, device):
     """Counts of a program's outcomes."""
     counts = collections.Counter()
     training = number % 3 == 2
@@ -291,7 +293,7 @@ def run(number, seed, folder):
     results = writer.write(14)
     if not results:
         return counts
-    arguments, inputs = list(writer.inputs), list(writer.inputs.values())
+    arguments, inputs = list(writer.inputs), [moved(t, device) for t in writer.inputs.values()]
     for dynamic in (False, True):
         wrong = wrong_with(arguments, writer.lines, results, inputs, training, dynamic)
         what = "no program" if wrong is None else "right" if not wrong else kind_of(wrong)
@@ -303,14 +305,14 @@ def run(number, seed, folder):
     return counts
 
 
-def guarded(number, seed, folder):
+def guarded(number, seed, folder, device):
     def stop(*_):
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, stop)
     signal.alarm(4 * SECONDS)
     try:
-        return run(number, seed, folder)
+        return run(number, seed, folder, device)
     except TimeoutError:
         print(f"#{number}: more than {4 * SECONDS} s", flush=True)
         return collections.Counter({"too long": 1})
@@ -324,6 +326,8 @@ def main():
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=1e9)
     args = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -331,9 +335,11 @@ def main():
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if args.out:
         args.out.mkdir(parents=True, exist_ok=True)
-    counts = collections.Counter()
+    counts, end = collections.Counter(), time.monotonic() + args.seconds
     for number in range(args.first, args.first + args.programs):
-        counts += guarded(number, args.seed, args.out)
+        if time.monotonic() > end:
+            break
+        counts += guarded(number, args.seed, args.out, args.device)
         if number % 20 == 19:
             print(f"{number + 1}: {dict(counts)}", file=sys.stderr, flush=True)
     print(", ".join(f"{n} {what}" for what, n in counts.items()))

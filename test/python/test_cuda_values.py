@@ -42,6 +42,19 @@ SHAPES = [
         (torch.cat([seeded(56) * 3, torch.tensor([0.0, -0.0, 9.0, -9.0, 1e30, -1e30, float("inf"), float("nan")])]),),
     ),
     Case("forms", "broadcast", lambda x, y: F.gelu(x + y), (seeded(24, 72, dtype=BF16), seeded(72, dtype=BF16))),
+    # Rows of several blocks, whose mean and variance come of one pass.
+    Case(
+        "forms",
+        "moments_of_blocks",
+        lambda x, b: torch.native_layer_norm(x * 1.5, (4353,), None, b, 1e-3),
+        (seeded(4, 4353), seeded(4353)),
+    ),
+    Case(
+        "forms",
+        "moments_of_blocks_transposed",
+        lambda x, b: torch.native_layer_norm(x.mT * 1.5, (256, 17), None, b, 1e-3),
+        (seeded(2, 17, 256), seeded(256, 17)),
+    ),
     Case("forms", "run_flat", lambda x: (x * 2, x + 1), (seeded(700, 1003),)),
     Case(
         "forms",

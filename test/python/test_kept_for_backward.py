@@ -252,6 +252,25 @@ class Biased(nn.Module):
         return nn.functional.scaled_dot_product_attention(q, k, v, self.bias.to(q.dtype), dropout_p=0.1)[:, 0]
 
 
+class Normalizes(nn.Module):
+    """Scores between heads of unit length, as cross-covariance attention has them."""
+
+    def __init__(self):
+        super().__init__()
+        self.project = nn.Linear(32, 64, bias=False)
+
+    def forward(self, x):
+        q, k = (nn.functional.normalize(h, dim=-1) for h in self.project(x).mT.chunk(2, -2))
+        return q @ k.mT
+
+
+def test_values_that_are_divided_by_their_norm_are_kept_once():
+    """What products read, and the projection's result; not the quotients as gradients read them."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 128, 32)
+    assert sum(kept(Normalizes(), x).values()) <= 4 * x.nbytes + 3 * SMALL
+
+
 def test_narrow_copies_behind_views_are_computed_again():
     """Scores in 32 bits are kept, the input and the heads in 16, and no transposed copy of probabilities in 16."""
     torch._dynamo.reset()

@@ -28,10 +28,11 @@ int cost_of(Scalar n) {
 
 class Keeper {
  public:
-  Keeper(ir::Graph& graph, const LoopNest& nest, const LaunchConfig& config)
+  Keeper(ir::Graph& graph, const LoopNest& nest, const LaunchConfig& config, std::span<const OnlinePair> pairs)
       : graph_(graph),
         nest_(nest),
         config_(config),
+        pairs_(pairs),
         along_(variables_of(nest.inner)),
         lanes_(nest.inner.empty() ? Lanes{0, 1} : Lanes{nest.inner.back().var, config.vector}),
         nodes_(static_cast<std::size_t>(nest.levels)) {
@@ -61,8 +62,12 @@ class Keeper {
   std::vector<const Statement*> inner_statements(int level) const {
     std::vector<const Statement*> out;
     for (const Statement& s : nest_.statements)
-      if (s.level == level && s.role != scheduler::Role::Outer) out.push_back(&s);
+      if (s.level == level && s.role != scheduler::Role::Outer && !is_made_before(s)) out.push_back(&s);
     return out;
+  }
+
+  bool is_made_before(const Statement& s) const {
+    return std::ranges::any_of(pairs_, [&](const OnlinePair& p) { return p.second == &s; });
   }
 
   bool moves(Scalar n) const { return n->op != ScalarOp::Constant && depends_on(n, along_); }
@@ -146,6 +151,7 @@ class Keeper {
   ir::Graph& graph_;
   const LoopNest& nest_;
   const LaunchConfig& config_;
+  std::span<const OnlinePair> pairs_;
   Exprs along_;
   Lanes lanes_;
   std::unordered_map<Scalar, bool> varies_;
@@ -163,8 +169,9 @@ int register_bytes(const ir::Graph& graph, Scalar n, bool pack, int vector) {
   return vector * static_cast<int>(pack ? size_of(graph.buffer(n->buffer).layout.dtype) : number);
 }
 
-KeptValues values_to_keep(ir::Graph& graph, const LoopNest& nest, const LaunchConfig& config) {
-  Keeper keeper(graph, nest, config);
+KeptValues values_to_keep(ir::Graph& graph, const LoopNest& nest, const LaunchConfig& config,
+                          std::span<const OnlinePair> pairs) {
+  Keeper keeper(graph, nest, config, pairs);
   KeptValues out = keeper.keep(true);
   return out.fits ? out : keeper.keep(false);
 }

@@ -1,6 +1,9 @@
 // What a thread keeps of its part of a row from one pass over the row to the next, so that the row is read once.
 #pragma once
+#include <span>
+
 #include "codegen/heuristics/launch_config.h"
+#include "codegen/heuristics/online.h"
 #include "codegen/loop_nest.h"
 
 namespace coil::codegen {
@@ -24,8 +27,9 @@ struct KeptValues {
   int bytes = 0;  ///< of all of them, in one thread's registers
 };
 
-/// For a nest along rows whose threads take `unroll` vectors each.
-KeptValues values_to_keep(ir::Graph&, const LoopNest&, const LaunchConfig&);
+/// For a nest along rows whose threads take `unroll` vectors each. The second reductions of `pairs` are made in the pass
+/// of the first: what they alone compute, no pass does.
+KeptValues values_to_keep(ir::Graph&, const LoopNest&, const LaunchConfig&, std::span<const OnlinePair> pairs);
 
 /// Bytes that a vector of a value takes in a thread's registers: as it lies in memory where it is a load that moves as
 /// one access (`pack`), else a number in a register for each element.

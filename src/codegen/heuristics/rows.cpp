@@ -201,6 +201,17 @@ std::vector<ir::Scalar> coarse_terms(std::span<const OnlinePair> pairs) {
   return out;
 }
 
+/// The pairs that one pass makes. What stays in registers is gone through again at no cost but a wait for the row's
+/// other threads, which is long only where they are of several blocks.
+std::vector<OnlinePair> taken_at_once(std::vector<OnlinePair> pairs, const LaunchConfig& config,
+                                      const target::Costs& costs) {
+  std::erase_if(pairs, [&](const OnlinePair& p) {
+    const bool waits = config.cluster > 1 && p.kind == OnlinePair::Kind::Moments;
+    return config.team <= costs.threads_of_warp || (!config.looped && !waits);
+  });
+  return pairs;
+}
+
 }  // namespace
 
 std::vector<LaunchConfig> row_configs(const RowFacts& facts, const target::Costs& costs, int cluster) {
@@ -221,7 +232,7 @@ RowPlan plan_rows(ir::Graph& graph, const LoopNest& nest, const target::Costs& c
                .coarse = coarse_terms(pairs)};
   LaunchConfig& config = plan.choice.config;
   KeptValues kept;
-  if (!config.looped) kept = values_to_keep(graph, nest, config);
+  if (!config.looped) kept = values_to_keep(graph, nest, config, taken_at_once(pairs, config, costs));
   if (!config.looped && !kept.fits) {
     config.unroll = kLoopTurns;
     config.looped = true;
@@ -229,13 +240,7 @@ RowPlan plan_rows(ir::Graph& graph, const LoopNest& nest, const target::Costs& c
   if (config.cluster > 1)
     config.min_blocks = std::max(1, (kept.bytes > kKeptBytesOfMany ? kResidentFew : kResidentThreads) / config.threads);
   plan.kept = std::move(kept.values);
-  // What stays in registers is gone through again at no cost but a wait for the row's other threads, which is long only
-  // where they are of several blocks.
-  std::erase_if(pairs, [&](const OnlinePair& p) {
-    const bool waits = config.cluster > 1 && p.kind == OnlinePair::Kind::Moments;
-    return config.team <= costs.threads_of_warp || (!config.looped && !waits);
-  });
-  plan.pairs = std::move(pairs);
+  plan.pairs = taken_at_once(std::move(pairs), config, costs);
   return plan;
 }
 

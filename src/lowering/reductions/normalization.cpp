@@ -162,9 +162,13 @@ Lowered batch_norm(Context& ctx, const Values& args, bool training) {
     const TensorBox rstd = per_row(ctx, {channels}, rsqrt(element(ctx, ctx.tensor(args[4]), {channels}).cast(t) + eps));
     Element y =
         affine(element(ctx, box, meta.sizes).cast(t), channel(mean).cast(t), channel(rstd), weight, bias, channel);
-    return std::vector<TensorBox>{result(ctx, y, meta),
-                                  result(ctx, number(ctx, register_type(ctx.result(1).dtype), 0), ctx.result(1)),
-                                  result(ctx, number(ctx, register_type(ctx.result(2).dtype), 0), ctx.result(2))};
+    // Eager gives nothing beside it on a CPU, and the running statistics on a GPU.
+    auto beside = [&](std::size_t k, const TensorBox& running) {
+      const sym::TensorMeta& as = ctx.result(k);
+      const bool empty = as.sizes.at(0).is_constant(0);
+      return result(ctx, empty ? number(ctx, register_type(as.dtype), 0) : element(ctx, running, {channels}), as);
+    };
+    return std::vector<TensorBox>{result(ctx, y, meta), beside(1, mean), beside(2, rstd)};
   }
   ir::realize_by_policy(box, 2, ctx.options.realize);
   std::vector<std::int64_t> dims;

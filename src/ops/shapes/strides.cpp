@@ -293,7 +293,11 @@ std::optional<Exprs> view_strides(Env& env, const TensorMeta& t, std::span<const
     chunk *= t.sizes[d];
     bool chunk_ends = d == 0 || (!t.sizes[d - 1].is_constant(1) && !same_stride(env, t.strides[d - 1], chunk * base));
     if (!chunk_ends) continue;
-    while (left > 0 && (sizes[left - 1].is_constant(1) || smaller(viewed, chunk))) {
+    // (A size that is all that is left of the chunk may be 1.)
+    auto fits = [&](Expr size) {
+      return size.is_constant(1) || equal(env, env.simplify(viewed * size), chunk) || smaller(viewed, chunk);
+    };
+    while (left > 0 && fits(sizes[left - 1])) {
       --left;
       strides[left] = viewed * base;
       viewed = env.simplify(viewed * sizes[left]);

@@ -46,11 +46,21 @@ Value with_unused_of(const fx::Node& node, Value value, const Value& other) {
   return value;
 }
 
+/// Whether a call asks for the stride of a dimension that has one element, which may be recorded as any number.
+bool is_stride_of_one(const fx::Node& node) {
+  if (!node.is_call("aten.sym_stride.int")) return false;
+  const auto* t = node.args.at(0).as_node()->meta.value.get_if<sym::TensorMeta>();
+  const auto dim = node.args.at(1).as_int().constant();
+  if (!t || !dim || *dim < -static_cast<std::int64_t>(t->rank())) return false;
+  const auto d = static_cast<std::size_t>(*dim < 0 ? *dim + static_cast<std::int64_t>(t->rank()) : *dim);
+  return d < t->rank() && t->sizes[d].is_constant(1);
+}
+
 /// Views must agree exactly. A new value may have been recorded in another layout than eager's on this device
 /// (torch.export computes some by Python references); the recorded one is kept, for what follows was recorded with it.
 bool acceptable(const fx::Node& node, const sym::ShapeEnv& env, const Value& computed) {
   const Value& recorded = node.meta.value;
-  if (agree(env, computed, recorded)) return true;
+  if (agree(env, computed, recorded) || is_stride_of_one(node)) return true;
   bool view = !node.op || node.op->schema.is_view();
   return !view && agree(env, in_layout_of(computed, recorded), recorded);
 }

@@ -1,4 +1,4 @@
-// Products in terms of mm, bmm, sum and mul. Kept for lowering: linear, addmm, mm, bmm, baddbmm,
+// Products in terms of mm, bmm, sum and mul. Kept for lowering: linear, addmm, mm, bmm, baddbmm of something,
 // scaled_dot_product_attention.
 #include <algorithm>
 
@@ -99,6 +99,13 @@ Value added(Rewriter& r, Value product) {
   return r.to(r.add(self, product), r.result().dtype);
 }
 
+/// A sum over no elements, with what is added to it. Others stay products.
+Value added_product(Rewriter& r) {
+  const Value& left = r.node->args[1];
+  if (!r.meta(left).sizes.back().is_constant(0)) return None{};
+  return r.expand(added(r, r.full(r.result().sizes, 0, r.result().dtype)), r.result().sizes);
+}
+
 Value addmv(Rewriter& r) { return added(r, matrix_vector(r, r["mat"], r["vec"])); }
 Value addr(Rewriter& r) { return added(r, r.mul(r.unsqueeze(r["vec1"], 1), r["vec2"])); }
 Value addbmm(Rewriter& r) { return added(r, r.sum(r.call("aten.bmm.default", {r["batch1"], r["batch2"]}), {0})); }
@@ -118,6 +125,7 @@ void decompose_linalg(DecompositionTable& t) {
   t["aten.einsum.default"] = einsum;
   t["aten.mm.dtype"] = wider("aten.mm.default");
   t["aten.bmm.dtype"] = wider("aten.bmm.default");
+  t["aten.addmm.default"] = t["aten.baddbmm.default"] = added_product;
   t["aten.mv.default"] = mv;
   t["aten.dot.default"] = dot;
   t["aten.vdot.default"] = dot;

@@ -102,10 +102,14 @@ Value batch_norm(Rewriter& r) {
   return affine(r, x, s.mean, s.spread, r.optional("weight"), r.optional("bias"), r.real("eps"));
 }
 
-Value nothing(Rewriter& r, std::size_t result) { return r.full(r.result(result).sizes, 0, r.result(result).dtype); }
+/// A result beside the output in inference, as eager has it: nothing on a CPU, the running statistic on a GPU.
+Value unless_empty(Rewriter& r, std::size_t result, const std::function<Value()>& running) {
+  const TensorMeta& meta = r.result(result);
+  return meta.sizes.at(0).is_constant(0) ? r.full(meta.sizes, 0, meta.dtype) : r.to(running(), meta.dtype);
+}
 
-/// Output, mean and inverse deviation of the batch (empty in inference), and new running statistics in the functional
-/// form.
+/// Output, mean and inverse deviation of the batch (see `unless_empty` for inference), and new running statistics in
+/// the functional form.
 Value native_batch_norm(Rewriter& r) {
   const Value& x = r["input"];
   const auto& parameters = r.node->op->schema.parameters;
@@ -116,7 +120,8 @@ Value native_batch_norm(Rewriter& r) {
   if (!training) {
     Values results{
         affine(r, x, r["running_mean"], r["running_var"], r.optional("weight"), r.optional("bias"), r.real("eps")),
-        nothing(r, 1), nothing(r, 2)};
+        unless_empty(r, 1, [&] { return r.call("aten.clone.default", {r["running_mean"]}); }),
+        unless_empty(r, 2, [&] { return inverse_deviation(r, r["running_var"], r.real("eps")); })};
     if (functional)
       for (const char* name : {"running_mean", "running_var"})
         results.push_back(r.call("aten.clone.default", {r[name]}));

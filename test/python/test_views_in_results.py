@@ -1,0 +1,131 @@
+"""Results that are views, of inputs, of inputs that the program writes to, and of other results, where sizes are free:
+values, strides, offsets, and whose memory they see, against eager.
+"""
+
+import pathlib
+import sys
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+pytest.importorskip("coil", reason="the Python extension is not built")
+
+
+def last_half(v):
+    return v.chunk(2, -1)[-1]
+
+
+VIEWS = {
+    "last half": last_half,
+    "middle": lambda v: v.narrow(0, v.shape[0] // 2, 2),
+    "turned": lambda v: v.t()[1:],
+    "last": lambda v: v.select(0, -1),
+    "repeated": lambda v: last_half(v).expand(3, *last_half(v).shape).unflatten(0, (1, -1)),
+    "diagonal": lambda v: v.diagonal(1),
+    "piece": lambda v: v.unbind(0)[-1][1:],
+}
+
+
+def of_input(view):
+    return lambda x: (view(x),)
+
+
+def of_written(view):
+    def program(x):
+        x += 1
+        return (view(x),)
+
+    return program
+
+
+def of_written_view(view):
+    def program(x):
+        w = x.t()
+        w.mul_(2)
+        return (view(w),)
+
+    return program
+
+
+def of_result(view):
+    def program(x):
+        y = x * 2
+        return y, view(y)
+
+    return program
+
+
+def twice(view):
+    def program(x):
+        x.mul_(2)
+        y = view(x)
+        return y, y.view_as(y), x
+
+    return program
+
+
+BASES = (of_input, of_written, of_written_view, of_result, twice)
+
+
+@pytest.mark.parametrize("base", BASES, ids=lambda f: f.__name__)
+def test_views_with_free_sizes(base):
+    for name, view in VIEWS.items():
+        program = base(view)
+        torch._dynamo.reset()
+        compiled = torch.compile(program, backend="coil", dynamic=True)
+        for sizes in ((6, 8), (4, 10)):
+            x = torch.randn(sizes)
+            y = x.clone()
+            want, got = program(x), compiled(y)
+            assert torch.equal(x, y), name
+            for w, g in zip(want, got, strict=True):
+                assert (w.shape, w.stride(), w.storage_offset()) == (g.shape, g.stride(), g.storage_offset()), name
+                assert torch.equal(w, g), name
+                sees = lambda t, other: t.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+                assert sees(w, x) == sees(g, y), name
+
+
+@pytest.mark.parametrize("length", [3, 10])
+def test_a_size_that_may_be_one_has_a_view(length):
+    """Whether the repeated half can be seen in other sizes does not hang on its being one element."""
+
+    def program(x):
+        half = last_half(x)
+        return half.expand(3, half.shape[0]).view(1, 3, half.shape[0])
+
+    x = torch.randn(length)
+    got = torch.compile(program, backend="coil", dynamic=True)(x)
+    assert torch.equal(got, program(x))
+    assert got.data_ptr() == program(x).data_ptr()
+
+
+def test_strides_of_dimensions_of_one_element():
+    """Traces may record any number for them, and ask for it."""
+
+    def program(x):
+        v = F.gelu(x * 2).transpose(0, -1).triu(1)
+        w = v.transpose(0, -1)
+        w[w > 0] = -1
+        return v
+
+    x = torch.randn(17, 2, 5, 1)
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    got, want = torch.compile(program, backend="coil", dynamic=True)(mine), program(theirs)
+    torch.testing.assert_close(got, want)
+    got.sum().backward(), want.sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_sizes_that_a_guard_fixes_meanwhile():
+    def program(x):
+        return F.max_pool2d(x, 2, 1, (0, 0), 2, True)[..., ::2]
+
+    x = torch.randn(3, 4, 17, 3)
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    got, want = torch.compile(program, backend="coil", dynamic=True)(mine), program(theirs)
+    torch.testing.assert_close(got, want)
+    got.sum().backward(), want.sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
