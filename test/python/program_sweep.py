@@ -201,7 +201,11 @@ def difference(got, want, limit):
 
 
 def gradients(results, inputs):
-    total = sum((r * torch.linspace(-1, 1, r.numel(), device=r.device).reshape(r.shape)).sum() for r in results if r.requires_grad)
+    total = sum(
+        (r * torch.linspace(-1, 1, r.numel(), device=r.device).reshape(r.shape)).sum()
+        for r in results
+        if r.requires_grad
+    )
     return torch.autograd.grad(total, inputs, allow_unused=True) if isinstance(total, torch.Tensor) else []
 
 

@@ -97,6 +97,21 @@ TEST(ArenaPieces, SmallProgramsHaveOneArena) {
   EXPECT_TRUE(plan_pieces({}, {}, {}).pieces.empty());
 }
 
+TEST(ArenaPieces, SmallValuesThatAllEndLastDoNotHaveMemoryFromTheFirstStep) {
+  // Gradients of two hundred weights in 16 bits, which one call at the end widens, while what was kept goes.
+  constexpr std::uint32_t kCount = 200;
+  std::vector<Interval> values;
+  std::vector<std::uint64_t> beside(kCount + 1);
+  for (std::uint32_t s = 0; s <= kCount; ++s) {
+    if (s < kCount) values.push_back({kMiB, s, kCount});
+    beside[s] = (kCount - s) * kMiB;
+  }
+  const std::vector<std::uint64_t> scratch(beside.size(), 0);
+  const ArenaPieces plan = plan_pieces(values, scratch, beside);
+  check(plan, values, scratch, beside);
+  EXPECT_LE(plan.peak, plan.least + plan.least / 8);
+}
+
 TEST(ArenaPieces, NothingOverlapsInRandomPrograms) {
   int with_pieces = 0;
   for (unsigned seed = 1; seed <= 60; ++seed) {

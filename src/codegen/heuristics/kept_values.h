@@ -27,8 +27,8 @@ struct KeptValues {
   int bytes = 0;  ///< of all of them, in one thread's registers
 };
 
-/// For a nest along rows whose threads take `unroll` vectors each. The second reductions of `pairs` are made in the pass
-/// of the first: what they alone compute, no pass does.
+/// For a nest along rows whose threads take `unroll` vectors each. The second reductions of `pairs` are made in the
+/// pass of the first: what they alone compute, no pass does.
 KeptValues values_to_keep(ir::Graph&, const LoopNest&, const LaunchConfig&, std::span<const OnlinePair> pairs);
 
 /// Bytes that a vector of a value takes in a thread's registers: as it lies in memory where it is a load that moves as

@@ -1,6 +1,7 @@
 #include "runtime/plan/arena_pieces.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 namespace coil::runtime {
@@ -161,7 +162,8 @@ class PieceBuilder {
     out_.offsets.assign(intervals_.size(), 0);
     out_.scratch_of.assign(profile_.scratch.size(), 0);
     std::vector<std::vector<std::size_t>> inside(starts.size());
-    std::vector<std::size_t> across, small;
+    std::vector<std::size_t> across;
+    std::map<std::pair<std::size_t, std::size_t>, std::vector<std::size_t>> small;  // by their first and last span
     std::uint64_t all_across = 0;
     for (std::size_t k = 0; k < intervals_.size(); ++k) {
       if (intervals_[k].bytes == 0) continue;
@@ -176,8 +178,8 @@ class PieceBuilder {
       if (intervals_[k].bytes >= std::max(kSlack, all_across / kMostPieces))
         add({k});
       else
-        small.push_back(k);
-    add(small);
+        small[{span_at(starts, intervals_[k].first), span_at(starts, intervals_[k].last)}].push_back(k);
+    for (const auto& [spans, members] : small) add(members);
     for (std::size_t k = 0; k < starts.size(); ++k)
       add_scratch(starts[k], k + 1 < starts.size() ? starts[k + 1] : profile_.scratch.size());
     sort();
@@ -265,7 +267,7 @@ ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std
   for (std::size_t count : kSpans) {
     const Spans starts = search.improved(at_most_spans(count, 0, none.whole, profile));
     ArenaPieces now = PieceBuilder(intervals, profile).build(starts);
-    if (now.pieces.size() > 2 * kMostPieces) break;
+    if (now.pieces.size() > 3 * kMostPieces) break;
     if (now.peak < best.peak - best.peak / 100) best = std::move(now);
     if (!is_far_above(best.peak, none.least)) break;
   }
