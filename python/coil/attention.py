@@ -8,6 +8,7 @@ operands, the result and the logarithms of the queries' sums. Whatever is left a
 import math
 
 import torch
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 aten = torch.ops.aten
 
@@ -22,11 +23,16 @@ def _is_taken(query, key, value, mask, rate):
         and query.dim() == 4
         and (mask is None or mask.dtype in (query.dtype, torch.float32))
         and rate == 0
-        and type(query.shape[-1]) is int
+        and all(map(_fix, (query.shape[-1], value.shape[-1])))
         and query.shape[-1] == value.shape[-1]
         and all(type(s) is not int or s > 0 for t in (query, key) for s in t.shape)
         and (_kernels_take(query) if query.dtype == torch.float32 else _cudnn_takes(query, key))
     )
+
+
+def _fix(width):
+    """Makes the width of heads a guard where it is free: kernels are made for one. Whether that can be."""
+    return type(width) is int or (not free_unbacked_symbols(width) and int(width) > 0)
 
 
 def _kernels_take(query):

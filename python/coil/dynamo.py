@@ -225,9 +225,9 @@ def _compiled(gm, options, name, frozen=None, keep_graph=True, taker=None, **lay
             operator = _refused_operator(gm, error)
             if not options.hands_over or operator is None or operator in handed:
                 raise refusal from None
-            if not (views := views_in_results(gm, operator)):
+            if not views_in_results(gm, operator):
                 handed.add(operator)
-            elif not facts.fix(gm, facts.names_in(views)):
+            elif not facts.fix(gm, facts.names_in(n for n in all_nodes(gm) if str(n.target) == operator)):
                 raise refusal from None  # what torch gives is copied, which is a view no more
 
 

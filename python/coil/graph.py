@@ -119,18 +119,19 @@ def _is_view(operation):
 
 
 def views_in_results(gm, name):
-    """Nodes of the operator of this name that results of the graph are views of, or are, where it is one of views."""
+    """Whether results of the graph are views that the operator of this name makes, or views of such."""
 
     def is_one(node):
         return isinstance(node.target, torch._ops.OpOverload) and _is_view(node.target)
 
-    found, reached = [], [n for n in gm.graph.output_node().all_input_nodes]
+    reached = [*gm.graph.output_node().all_input_nodes]
     while reached:
         node = reached.pop()
         if is_one(node) or node.target is operator.getitem:
-            found += [node] if str(node.target) == name else []
+            if str(node.target) == name:
+                return True
             reached += node.all_input_nodes[:1]
-    return found
+    return False
 
 
 def _is_opaque(value):

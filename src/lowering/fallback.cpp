@@ -228,9 +228,9 @@ class HostCall {
   }
 
   /// A number that is known without the host: those who use it read the record.
-  static bool is_recorded(const ops::Value& v) {
+  bool is_recorded(const ops::Value& v) const {
     const auto* e = v.get_if<Expr>();
-    return e && e->is_constant();
+    return e && std::ranges::none_of(sym::free_symbols(*e), [&](Expr s) { return is_unknown(s); });
   }
 
   Lowered make_results() {

@@ -228,8 +228,11 @@ def wrong_with(arguments, lines, results, inputs, training, dynamic):
     except Exception:
         return None
     wrong = compared(function, inputs, training, dynamic, "coil", want, lines)
-    # What torch's own tracing makes of a program is not for a backend to mend.
-    return None if wrong and compared(function, inputs, training, dynamic, "aot_eager", want, lines) else wrong
+    as_by = lambda backend: compared(function, inputs, training, dynamic, backend, want, lines)
+    # What torch's own tracing makes of a program, or records of a result's strides, is not for a backend to mend.
+    if wrong and (as_by("aot_eager") or (": strides" in wrong and as_by("inductor") == wrong)):
+        return None
+    return wrong
 
 
 def compared(function, inputs, training, dynamic, backend, want, lines):

@@ -75,6 +75,22 @@ def test_results_that_share_memory(make):
     assert torch.equal(b, want * 2) and torch.equal(x, numbers())
 
 
+def test_results_that_are_sizes():
+    sized = operator(
+        lambda x: (x * 2, x.shape[0]), returns="(Tensor, SymInt)", fake=lambda x: (torch.empty_like(x), x.shape[0])
+    )
+
+    def program(x):
+        y, n = sized(x)
+        return y * n, n, x[: n - 1]
+
+    call = compiled(program, dynamic=True)
+    for rows in (4, 7):
+        x = torch.randn(rows, 3)
+        got, want = call(x), program(x)
+        assert torch.equal(got[0], want[0]) and got[1] == want[1] and torch.equal(got[2], want[2])
+
+
 def test_result_that_is_its_argument_in_gradients(monkeypatch):
     # Torch warns of such an operator, and takes it for an error where a variable of the environment says CI.
     monkeypatch.setattr(torch._functorch.config, "error_on_custom_op_aliasing", False)

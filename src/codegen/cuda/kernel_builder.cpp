@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "codegen/compared.h"
 #include "codegen/in_place.h"
 #include "codegen/index_width.h"
 #include "ir/comm_buffers.h"
@@ -32,7 +33,8 @@ std::string zero(const Dialect& dialect, DType d) {
 }  // namespace
 
 KernelBuilder::KernelBuilder(ir::Graph& g, LoopNest n, const Dialect& d)
-    : graph(g), dialect(d), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)) {
+    : graph(g), dialect(d), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)),
+      compared_(compared_products(nest)) {
   if (const auto why = dialect.refusal(graph, nest)) fail("{}", *why);
   if (indices_fit_32(graph, nest)) index_type_ = "i32";
   for (const Statement& s : nest.statements)
@@ -67,9 +69,11 @@ void KernelBuilder::count_inner_by(const LoopDim& dim, Expr place) {
   const Expr from[] = {nest.inner.back().var}, to[] = {place};
   const auto changed = [&](Expr e) { return sym::substitute(e, from, to); };
   const auto changed_value = [&](Scalar n) { return graph.pool().map_indices(n, changed); };
-  std::unordered_set<Scalar> coarse;
-  for (Scalar n : coarse_) coarse.insert(changed_value(n));
-  coarse_ = std::move(coarse);
+  for (auto* values : {&coarse_, &compared_}) {
+    std::unordered_set<Scalar> moved;
+    for (Scalar n : *values) moved.insert(changed_value(n));
+    *values = std::move(moved);
+  }
   for (Statement& s : nest.statements) {
     s.body = changed_value(s.body);
     for (Scalar& n : s.indirect) n = changed_value(n);
@@ -186,6 +190,9 @@ std::string KernelBuilder::compute(Scalar n) {
     case ScalarOp::Div:
       if (auto r = reciprocals_.find(n->args[1]); r != reciprocals_.end() && n->dtype == DType::F32)
         return fmt::format("c_div_by{}({}, {})", coarse, args[0], r->second);
+      break;
+    case ScalarOp::Mul:
+      if (compared_.contains(n)) return fmt::format("c_product_of({})", list);
       break;
     case ScalarOp::Exp:
     case ScalarOp::Sigmoid: return fmt::format("c_{}{}({})", ir::name_of(n->op), coarse, list);

@@ -147,7 +147,7 @@ class KernelBuilder {
   std::unordered_map<ir::Scalar, std::string> names_, packs_, reciprocals_;
   std::vector<std::vector<ir::Scalar>> scopes_{{}}, pack_scopes_{{}}, reciprocal_scopes_{{}};
   std::unordered_map<ir::Scalar, bool> varies_;
-  std::unordered_set<ir::Scalar> coarse_;
+  std::unordered_set<ir::Scalar> coarse_, compared_;
   /// A run of stored elements: as a pack, or as an array of registers that become one together.
   struct OutPack {
     std::string name;

@@ -187,6 +187,7 @@ template <bool BF16> C_FN void c_matrix_add_16(f32 (&d)[4], const u32 (&a)[4], c
 C_FN f32 c_ex2(f32 x) { return exp2f(x); }
 C_FN f32 c_rcp_fast(f32 x) { return 1 / x; }
 C_FN f32 c_product_of(f32 x, f32 y) { return x * y; }
+C_FN f64 c_product_of(f64 x, f64 y) { return x * y; }
 C_FN u32 c_mul_high(u32 x, u32 y) { return (u32)(((u64)x * y) >> 32); }
 C_FN f64 c_erfinv_machine(f64 y) {
   if (!(fabs(y) < 1)) return fabs(y) == 1 ? copysign(INFINITY, y) : NAN;

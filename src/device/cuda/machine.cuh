@@ -57,7 +57,9 @@ C_FN f32 c_rcp_fast(f32 x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
   return r;
 }
-C_FN f32 c_product_of(f32 x, f32 y) { return __fmul_rn(x, y); }  // never a part of an fma
+// Never a part of an fma.
+C_FN f32 c_product_of(f32 x, f32 y) { return __fmul_rn(x, y); }
+C_FN f64 c_product_of(f64 x, f64 y) { return __dmul_rn(x, y); }
 C_FN f64 c_erfinv_machine(f64 x) { return erfinv(x); }
 // cos and sin of 2 pi k / n.
 C_FN void c_turn(int k, int n, f32& c, f32& s) { sincospif((f32)(2 * k) / (f32)n, &s, &c); }

@@ -274,7 +274,18 @@ TensorMeta like_in_format(Env& env, const TensorMeta& t, std::optional<MemoryFor
   return made;
 }
 
-std::optional<Exprs> view_strides(Env& env, const TensorMeta& t, std::span<const Expr> sizes) {
+namespace {
+
+/// Whether two strides are equal, by a guard where that is not known.
+bool decide_same(Env& env, Expr a, Expr b) {
+  const Expr same = sym::eq(without_max(a), without_max(b));
+  if (a.is_constant() && b.is_constant()) return a == b;
+  return !sym::has_symbol_of(same, sym::SymbolKind::Unbacked) && env.decide(same, "strides of a view");
+}
+
+}  // namespace
+
+std::optional<Exprs> view_strides(Env& env, const TensorMeta& t, std::span<const Expr> sizes, bool exists) {
   if (t.rank() == 0) return Exprs(sizes.size(), 1);
   if (has_zero(env, t.sizes)) {
     if (std::equal(sizes.begin(), sizes.end(), t.sizes.begin(), t.sizes.end())) return t.strides;
@@ -291,7 +302,10 @@ std::optional<Exprs> view_strides(Env& env, const TensorMeta& t, std::span<const
   Expr base = t.strides.back(), chunk = 1, viewed = 1;
   for (std::size_t d = t.rank(); d-- > 0;) {
     chunk *= t.sizes[d];
-    bool chunk_ends = d == 0 || (!t.sizes[d - 1].is_constant(1) && !same_stride(env, t.strides[d - 1], chunk * base));
+    const auto goes_on = [&](Expr stride) {
+      return same_stride(env, stride, chunk * base) || (exists && decide_same(env, stride, chunk * base));
+    };
+    bool chunk_ends = d == 0 || (!t.sizes[d - 1].is_constant(1) && !goes_on(t.strides[d - 1]));
     if (!chunk_ends) continue;
     // (A size that is all that is left of the chunk may be 1.)
     auto fits = [&](Expr size) {

@@ -49,8 +49,9 @@ Exprs preserved_strides(Env&, const TensorMeta&);
 /// The result of `empty_like`/`clone`/`contiguous` with a memory format argument (preserve when none).
 TensorMeta like_in_format(Env&, const TensorMeta&, std::optional<MemoryFormat>);
 
-/// Strides of a view of these sizes, or nothing when only a copy would do (ATen's computeStride).
-std::optional<Exprs> view_strides(Env&, const TensorMeta&, std::span<const Expr> sizes);
+/// Strides of a view of these sizes, or nothing when only a copy would do (ATen's computeStride). `exists`: there is
+/// such a view, as eager has it for the sizes of now; what it needs becomes a guard.
+std::optional<Exprs> view_strides(Env&, const TensorMeta&, std::span<const Expr> sizes, bool exists = false);
 /// Sizes with -1 replaced by what is left of the element count.
 Exprs infer_sizes(const Call&, Expr numel, Exprs sizes);
 

@@ -27,6 +27,7 @@ TensorMeta view_as_sizes(const Call& call, Exprs sizes) {
   const TensorMeta& self = call.tensor(0);
   sizes = infer_sizes(call, numel(call.env, self), std::move(sizes));
   auto strides = view_strides(call.env, self, sizes);
+  if (!strides) strides = view_strides(call.env, self, sizes, true);
   if (!strides)
     refuse(call, "a tensor of sizes {} and strides {} has no view of sizes {}; use reshape", show(self.sizes),
            show(self.strides), show(sizes));

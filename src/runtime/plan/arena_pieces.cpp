@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace coil::runtime {
 namespace {
@@ -179,7 +180,7 @@ class PieceBuilder {
         add({k});
       else
         small[{span_at(starts, intervals_[k].first), span_at(starts, intervals_[k].last)}].push_back(k);
-    for (const auto& [spans, members] : small) add(members);
+    for (auto& [spans, members] : small) add_in_turn(members, all_across / kMostPieces);
     for (std::size_t k = 0; k < starts.size(); ++k)
       add_scratch(starts[k], k + 1 < starts.size() ? starts[k + 1] : profile_.scratch.size());
     sort();
@@ -204,6 +205,21 @@ class PieceBuilder {
       out_.offsets[members[m]] = plan.offsets[m];
     }
     out_.pieces.push_back(piece);
+  }
+
+  /// As several pieces of about so many bytes, those that begin one after another together. All live at one step, the
+  /// border of their first span, so that none has memory that another had.
+  void add_in_turn(std::vector<std::size_t>& members, std::uint64_t bytes) {
+    std::ranges::stable_sort(members, {}, [&](std::size_t k) { return intervals_[k].first; });
+    std::vector<std::size_t> together;
+    std::uint64_t sum = 0;
+    for (std::size_t k : members) {
+      together.push_back(k);
+      if ((sum += intervals_[k].bytes) < std::max(bytes, kSlack)) continue;
+      add(std::exchange(together, {}));
+      sum = 0;
+    }
+    add(together);
   }
 
   void add_scratch(std::size_t first, std::size_t end) {
@@ -267,7 +283,7 @@ ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std
   for (std::size_t count : kSpans) {
     const Spans starts = search.improved(at_most_spans(count, 0, none.whole, profile));
     ArenaPieces now = PieceBuilder(intervals, profile).build(starts);
-    if (now.pieces.size() > 3 * kMostPieces) break;
+    if (now.pieces.size() > 4 * kMostPieces) break;
     if (now.peak < best.peak - best.peak / 100) best = std::move(now);
     if (!is_far_above(best.peak, none.least)) break;
   }

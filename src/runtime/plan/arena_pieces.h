@@ -28,7 +28,7 @@ struct ArenaPieces {
 /// Pieces for intervals beside which other memory comes and goes, `beside` bytes of it at each step; `scratch` are the
 /// bytes that each step needs for itself alone, in pieces of their own. Time is cut into a few spans, each with an
 /// arena for what lives within it and one block of scratch memory; what lives across a cut is a piece by itself, small
-/// values together with those that begin and end in the same spans.
+/// values together with others that begin about then and end in the same span.
 ///
 /// Of several numbers of spans the one with the lowest peak is taken, fewer where that costs less than a hundredth; one
 /// arena for all where that is within 64 KiB of the lowest, or a 128th of it. Equal arguments give equal pieces.

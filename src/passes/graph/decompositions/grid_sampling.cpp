@@ -40,11 +40,11 @@ class GridSampler {
     Value weight;  ///< None for one
   };
 
-  /// Eager computes images of narrow floats in their own type, positions and weights included: each step is rounded,
-  /// and what lies between two pixels may move by a good part of one.
+  /// On a CPU eager computes images of narrow floats in their own type, positions and weights included: each step is
+  /// rounded, and what lies between two pixels may move by a good part of one. On a GPU it computes in 32 bits.
   Value rounded(const Value& x) {
     const DType narrow = r_.dtype(r_["input"]);
-    return narrow == type_ ? x : r_.to(r_.to(x, narrow), type_);
+    return narrow == type_ || !r_.device().is_host() ? x : r_.to(r_.to(x, narrow), type_);
   }
   Value add(const Value& a, const Value& b) { return rounded(r_.add(a, b)); }
   Value sub(const Value& a, const Value& b) { return rounded(r_.sub(a, b)); }

@@ -1,0 +1,59 @@
+#include "codegen/compared.h"
+
+#include <algorithm>
+#include <set>
+
+namespace coil::codegen {
+namespace {
+
+using ir::Scalar;
+using ir::ScalarOp;
+
+bool is_wide(DType t) { return t == DType::F32 || t == DType::F64; }
+
+bool selects(const Statement& s) {
+  const auto* r = std::get_if<ir::Reduction>(&s.op->node);
+  if (!r || s.role != scheduler::Role::Reduce) return false;
+  using Kind = ir::ReductionKind;
+  return r->kind == Kind::Max || r->kind == Kind::Min || r->kind == Kind::ArgMax || r->kind == Kind::ArgMin;
+}
+
+class Finder {
+ public:
+  explicit Finder(const LoopNest& nest) : nest_(nest) {}
+
+  std::unordered_set<Scalar> found() {
+    for (const Statement& s : nest_.statements) {
+      if (!s.body) continue;
+      if (selects(s)) take(s.body);
+      for (Scalar n : ir::topological(std::span(&s.body, 1)))
+        if (ir::is_comparison(n->op) &&
+            std::ranges::none_of(n->args, [](Scalar a) { return a->op == ScalarOp::Constant; }))
+          std::ranges::for_each(n->args, [&](Scalar a) { take(a); });
+    }
+    return std::move(products_);
+  }
+
+ private:
+  void take(Scalar root) {
+    for (Scalar n : ir::topological(std::span(&root, 1))) {
+      if (n->op == ScalarOp::Mul && is_wide(n->dtype)) products_.insert(n);
+      if (n->op == ScalarOp::LinearLoad && buffers_.insert(n->buffer).second) take_what_makes(n->buffer);
+    }
+  }
+
+  void take_what_makes(ir::BufferId buffer) {
+    for (const Statement& s : nest_.statements)
+      if (s.body && s.role != scheduler::Role::Reduce && s.op->outs[0] == buffer) take(s.body);
+  }
+
+  const LoopNest& nest_;
+  std::unordered_set<Scalar> products_;
+  std::set<ir::BufferId> buffers_;
+};
+
+}  // namespace
+
+std::unordered_set<ir::Scalar> compared_products(const LoopNest& nest) { return Finder(nest).found(); }
+
+}  // namespace coil::codegen
