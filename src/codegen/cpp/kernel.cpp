@@ -37,6 +37,7 @@ Kernel Printer::print() {
     if (!updates(nest_.statements[k])) made_[nest_.statements[k].op->outs[0]] = k;
   place_values();
   coarse_ = coarse_values(graph_, nest_);
+  compared_ = compared_products(nest_);
   choose_strip();
   choose_tile();
   decode_point();

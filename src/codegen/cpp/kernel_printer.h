@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "codegen/coarse.h"
+#include "codegen/compared.h"
 #include "codegen/cpp/kernel.h"
 #include "codegen/in_place.h"
 #include "codegen/kernel_arguments.h"
@@ -302,7 +303,7 @@ class Printer {
   std::unordered_map<Scalar, std::string> random_rows_;  // what a random value's neighbours are kept in
   std::unordered_map<Scalar, std::string> transposed_;   // row of a block of transposed vectors
   std::unordered_set<Expr> assumed_;
-  std::unordered_set<Scalar> coarse_;
+  std::unordered_set<Scalar> coarse_, compared_;
   std::int64_t strip_ = 0, tile_ = 0;
   bool totals_ = false;                           // sums of this level are made in parts
   bool whole_row_ = false;                        // a parallel point takes the whole vector dimension

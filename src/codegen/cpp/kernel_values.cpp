@@ -122,6 +122,9 @@ Printer::Local Printer::compute(Scalar n) {
       if (n->dtype == DType::F32 && args[0].varying && !args[1].varying)
         return {fmt::format("c_{}div_by({}, {})", coarse, args[0].name, args[1].name), true};
       break;
+    case ScalarOp::Mul:
+      if (compared_.contains(n)) return {fmt::format("c_rounded(c_mul({}))", list), varying};
+      break;
     default: break;
   }
   return {fmt::format("c_{}({})", ir::name_of(n->op), list), varying};

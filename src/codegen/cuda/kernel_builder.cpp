@@ -33,7 +33,11 @@ std::string zero(const Dialect& dialect, DType d) {
 }  // namespace
 
 KernelBuilder::KernelBuilder(ir::Graph& g, LoopNest n, const Dialect& d)
-    : graph(g), dialect(d), nest(std::move(n)), vars_(nest.vars()), coarse_(coarse_values(g, nest)),
+    : graph(g),
+      dialect(d),
+      nest(std::move(n)),
+      vars_(nest.vars()),
+      coarse_(coarse_values(g, nest)),
       compared_(compared_products(nest)) {
   if (const auto why = dialect.refusal(graph, nest)) fail("{}", *why);
   if (indices_fit_32(graph, nest)) index_type_ = "i32";
