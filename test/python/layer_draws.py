@@ -35,8 +35,8 @@ class Layer:
 class Drawer:
     """Draws layers of one type; sizes are small, so that many fit in a program."""
 
-    def __init__(self, seed, dtype=torch.float32):
-        self.random, self.dtype = random.Random(seed), dtype
+    def __init__(self, seed, dtype=torch.float32, kinds=None):
+        self.random, self.dtype, self.kinds = random.Random(seed), dtype, kinds or KINDS
         torch.manual_seed(self.random.getrandbits(40))
         self.tensors, self.graded = {}, []
 
@@ -44,7 +44,7 @@ class Drawer:
         """The next layer that eager takes."""
         while True:
             self.tensors, self.graded = {}, []
-            kind = self.random.choice(KINDS)
+            kind = self.random.choice(self.kinds)
             core = kind(self)
             front = self.random.choice(FRONT)
             text = core.replace("<x>", front.format("x", "x") if front == "{}" else f"({front.format('x', 'x')})")

@@ -2,7 +2,7 @@
 operands hold afterwards, and gradients.
 
     layer_sweep.py [--programs N] [--first N] [--layers N] [--dtype DTYPE] [--dynamic] [--seconds S]
-                   [--device DEVICE | --emulated]
+                   [--device DEVICE | --emulated] [--places]
 
 A program has some layers, which are compiled together. A layer that differs, or a program that is refused, is tried
 alone and printed. `--emulated` runs a GPU's kernels on the CPU. In 16 bits what differs is right where it is at most
@@ -22,6 +22,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 
+import place_draws  # noqa: E402
 from coil_harness import is_as_near  # noqa: E402
 from layer_draws import Drawer, Layer, call, copies, moved  # noqa: E402
 
@@ -137,7 +138,14 @@ def matches(some, others):
 def verdicts(layers, dynamic):
     """(verdict, reason) of each layer; where a program of several is refused, each is tried alone."""
     try:
-        return [verdict(layer, why, dynamic) for layer, why in zip(layers, compared(layers, dynamic), strict=True)]
+        found = [verdict(layer, why, dynamic) for layer, why in zip(layers, compared(layers, dynamic), strict=True)]
+        if any(what == "wrong" for what, _ in found):
+            traced = compared(layers, dynamic, "aot_eager")
+            found = [
+                ("wrong by torch's tracing", "") if what == "wrong" and other else (what, why)
+                for (what, why), other in zip(found, traced, strict=True)
+            ]
+        return found
     except Exception as error:
         if len(layers) > 1:
             return [verdicts([layer], dynamic)[0] for layer in layers]
@@ -169,6 +177,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=1e9)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--emulated", action="store_true")
+    parser.add_argument("--places", action="store_true", help="draws of place_draws.py")
     a = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.CRITICAL)
@@ -180,7 +189,7 @@ def main():
     for number in range(a.first, a.first + a.programs):
         if time.monotonic() > end:
             break
-        drawer = Drawer(number, getattr(torch, a.dtype))
+        drawer = Drawer(number, getattr(torch, a.dtype), place_draws.KINDS if a.places else None)
         layers = [on_device(drawer.draw(), a.device) for _ in range(a.layers)]
         for layer, (found, why) in zip(layers, verdicts(layers, a.dynamic or None), strict=True):
             counts[found] += 1
