@@ -3,8 +3,10 @@
     coil bisect PROGRAM.pt2 [--inputs IN.safetensors] [--set KEY=VALUE ...] [--device DEVICE] [--tolerance X]
                             [--out FOLDER]
 
-The program is run by eager, node by node, and compiled up to one node after the other, by halves: a node is found whose
-result is wrong while an earlier one's is right. Then each optimisation is switched off by itself, and what comes before
+The program is run by eager, node by node, and compiled as it is. Where a result is wrong it is compiled up to one node
+after the other, by halves: a node is found whose result is wrong while an earlier one's is right. A result that is
+right where it is the only one, and wrong beside others, is compiled with as few of those as show it. Then each
+optimisation is switched off by itself, and what comes before
 the node is replaced by eager's values, as much of it as leaves the difference. FOLDER gets the rest as `shown.pt2`,
 with inputs, for `coil bisect` again, and `explain.txt`, in which its kernels are.
 
@@ -46,20 +48,24 @@ class Program:
         self.candidates = [
             n for n in self.nodes if n.op == "call_function" and isinstance(self.values[n], torch.Tensor)
         ]
+        (results,) = (n.all_input_nodes for n in self.nodes if n.op == "output")
+        self.results = [n for n in self.candidates if n in results]
+        self.beside = []  # results that are compiled with the one that is looked at
 
     def prefix(self, node):
-        """The graph up to a node, which is its result."""
+        """The graph up to a node, which is its result, and to those beside it."""
         graph, copies = torch.fx.Graph(), {}
+        last = max([node, *self.beside], key=self.nodes.index)
         for each in self.nodes:
             copies[each] = graph.node_copy(each, copies.__getitem__)
-            if each is node:
+            if each is last:
                 break
-        return self.ending(graph, copies[node])
+        return self.ending(graph, copies, node)
 
     def from_values(self, node, kept):
         """(graph, inputs) of a node and the `kept` ones before it: eager's values of others come as inputs."""
         graph, copies, given = torch.fx.Graph(), {}, []
-        kept = set(kept) | {node}
+        kept = {node, *kept, *self.beside}
         wanted = {i for n in kept for i in n.all_input_nodes} - kept
         for each in self.nodes:
             if each in wanted and each.op != "get_attr":
@@ -68,24 +74,34 @@ class Program:
                 given.append(self.values[each])
             elif each in kept or each in wanted:
                 copies[each] = graph.node_copy(each, copies.__getitem__)
-        return self.ending(graph, copies[node]), given
+        return self.ending(graph, copies, node), given
 
-    def ending(self, graph, result):
-        graph.output((result,))
+    def ending(self, graph, copies, node):
+        graph.output(tuple(copies[n] for n in (node, *self.beside)))
         graph.eliminate_dead_code()
         return torch.fx.GraphModule(self.gm, graph)
 
-    def compiled(self, gm, inputs, settings=None, weights=0):
-        """(the result by Coil, the report), or the error as text."""
+    def compiled(self, gm, inputs, settings=None, weights=0, whole=False):
+        """(the first result by Coil, or all of the `whole`, the report), or the error as text."""
         placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
         frozen = dict(zip(placeholders[:weights], inputs))
         try:
             graph = translate(gm, "main", frozen)
             program = graph.compile({**self.settings, **(settings or {})}, None, [], self.device)
             copies = [v.clone() if isinstance(v, torch.Tensor) else v for v in inputs]
-            return program(*copies)[0], program.report
+            made = program(*copies)
+            return (made if whole else made[0]), program.report
         except (_native.Error, RuntimeError) as error:
             return f"{type(error).__name__}: {error}", ""
+
+    def whole(self, tolerance):
+        """[(node, what is wrong)] of the results of the program as it is."""
+        first, *self.beside = self.results
+        made, _ = self.compiled(self.prefix(first), self.inputs, weights=self.weights, whole=True)
+        self.beside = []
+        made = [made] * len(self.results) if isinstance(made, str) else made
+        found = [(n, difference(m, self.values[n], tolerance)) for n, m in zip(self.results, made)]
+        return [(n, why) for n, why in found if why]
 
     def difference(self, node, tolerance, settings=None):
         """What is wrong with a node's result in the program up to it, or nothing."""
@@ -140,8 +156,7 @@ class Bisection:
         the program are right.
         """
         nodes = self.program.candidates
-        (results,) = (n.all_input_nodes for n in self.program.nodes if n.op == "output")
-        for result in sorted((n for n in results if n in nodes), key=nodes.index):
+        for result in self.program.results:
             if why := self.wrong(result):
                 break
         else:
@@ -153,6 +168,27 @@ class Bisection:
             self.tell(f"  up to {nodes[middle].name}: {found or 'right'}")
             good, bad, why = (good, middle, found) if found else (middle, bad, why)
         return nodes[bad], why
+
+    def wrong_beside(self, node):
+        """What is wrong with a result beside as few others as show it, which are `beside` it from here on. Nothing
+        where it is right.
+        """
+        results = [n for n in self.program.results if n is not node]
+        self.program.beside = results
+        why = self.wrong(node)
+        count = len(results)
+        while why and count > 0:
+            count = (count + 1) // 2
+            for first in range(0, len(self.program.beside), count):
+                before = self.program.beside
+                self.program.beside = before[:first] + before[first + count :]
+                if found := self.wrong(node):
+                    why = found
+                    break
+                self.program.beside = before
+            else:
+                count = count if count > 1 else 0
+        return why
 
     def mended_by(self, node):
         return [f"{key}={value}" for key, value in SWITCHES if not self.wrong(node, {key: value})]
@@ -262,12 +298,13 @@ def bisect(exported, inputs=None, *, settings=None, device="cpu", tolerance=None
     program = _flat_program(exported, inputs, settings or {}, device)
     search = Bisection(program, tolerance, tell)
     tell(f"{len(program.candidates)} results to look at")
-    found = search.first_wrong()
+    found = _first_wrong(search, tell)
     if found is None:
         tell("every result is as in eager")
         return None
     node, why = found
-    tell(f"first wrong: {node.name} ({node.target}): {why}")
+    beside = ", ".join(n.name for n in program.beside)
+    tell(f"first wrong: {node.name} ({node.target}): {why}" + (f"; beside {beside}" if beside else ""))
     if place := where(node):
         tell(f"  {place}")
     _, report = program.compiled(program.prefix(node), program.inputs, weights=program.weights)
@@ -277,6 +314,22 @@ def bisect(exported, inputs=None, *, settings=None, device="cpu", tolerance=None
     tell("right with any of: " + ", ".join(mended) if mended else "no setting by itself makes it right")
     _show(search, node, report, out, tell)
     return str(node.target)
+
+
+def _first_wrong(search, tell):
+    """(node, what is wrong), if a result of the program as it is compiled is wrong."""
+    program = search.program
+    if not program.results or not (wrong := program.whole(search.tolerance)):
+        return None
+    for node, why in wrong:
+        tell(f"  {node.name}, a result: {why}")
+    if found := search.first_wrong():
+        return found
+    tell("  each is right by itself")
+    for node, _ in wrong:
+        if why := search.wrong_beside(node):
+            return node, why
+    return wrong[0]
 
 
 def _show(search, node, report, out, tell):

@@ -27,8 +27,10 @@ from . import (
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
 from .graph import all_nodes, holds_complex, is_token, transforms_on_gpu, translate, views_in_results
+from .joint import has_fixed_size
 from .options import parse
 from .transformer_layers import DECOMPOSITIONS as TRANSFORMER_LAYERS
+from .triton_memory import end_of
 
 try:
     from . import kept
@@ -156,10 +158,8 @@ def compile_graph(gm, options, name="main", **layouts):
     """
     if (moved := _moving(gm)) is not None:
         if not options.hands_over:
-            raise _native.Error(
-                f"%{moved.name}: {moved.target}, which gives a tensor another's memory, is not compiled, and "
-                "fallback is off"
-            )
+            node, what = moved
+            raise _native.Error(f"%{node.name}: {node.target}, which {what}, is not compiled, and fallback is off")
         return _named(_InTorch(gm), options)
     return _named(_translated(gm, options, name, **layouts), options)
 
@@ -244,17 +244,27 @@ def _kernels(options):
 
 
 def _moving(gm):
-    """A node that gives an input another tensor's memory (`x.data = y`, `x.set_(y)`): AOTAutograd leaves it in its
-    graphs, and only torch can carry it out. None where there is none.
+    """(node, what it does) of one that only torch can carry out, since it is about memory and not about elements: it
+    gives an input another tensor's (`x.data = y`, `x.set_(y)`; AOTAutograd leaves it in its graphs), or sees what lies
+    around an input's own elements (`x[1].as_strided(...)`). None where there is none.
     """
-    return next(
-        (
-            node
-            for node in gm.graph.nodes
-            if isinstance(node.target, torch._ops.OpOverload) and node.target.overloadpacket is torch.ops.aten.set_
-        ),
-        None,
-    )
+    for node in gm.graph.nodes:
+        if not isinstance(node.target, torch._ops.OpOverload):
+            continue
+        if node.target.overloadpacket is torch.ops.aten.set_:
+            return node, "gives a tensor another's memory"
+        if node.target is torch.ops.aten.as_strided.default and _sees_more(node.args[0], node.meta["val"]):
+            return node, "sees memory around an input's own elements"
+    return None
+
+
+def _sees_more(given, view):
+    """Whether a view with strides of its own leaves what an input has, as far as sizes are numbers."""
+    own = given.meta["val"]
+    known = all(has_fixed_size(t) and type(t.storage_offset()) is int for t in (own, view))
+    if given.op != "placeholder" or not known or not view.numel():
+        return False
+    return view.storage_offset() < own.storage_offset() or end_of(view) > end_of(own)
 
 
 class _InTorch:

@@ -10,7 +10,7 @@ from .triton_code import Refusal
 KEY = "coil_memories"  # in a node's metadata: what `together` said of its tensors
 
 
-def _end(value):
+def end_of(value):
     """Behind the last element, in elements of the storage."""
     return value.storage_offset() + sum((n - 1) * s for n, s in zip(value.shape, value.stride())) + 1
 
@@ -29,7 +29,7 @@ def _may_meet(a, b):
         return False
     if a.dtype != b.dtype:
         return True
-    apart = lambda x, y: statically_known_true(_end(x) <= y.storage_offset())  # noqa: E731
+    apart = lambda x, y: statically_known_true(end_of(x) <= y.storage_offset())  # noqa: E731
     return not apart(a, b) and not apart(b, a)
 
 

@@ -2,9 +2,13 @@
 
 import sys
 
+import pytest
 import torch
 
 from coil_harness import ENVIRONMENT, ROOT, coil, export, run
+
+sys.path.insert(0, str(ROOT / "build/python"))
+module = pytest.importorskip("coil.bisect", reason="the Python extension is not built")
 
 WITH_COIL = ENVIRONMENT | {"PYTHONPATH": str(ROOT / "build/python")}
 
@@ -45,6 +49,33 @@ def test_finds_operator_setting_and_program(tmp_path):
     assert (out / "explain.txt").read_text().startswith("main: ")
     again, told = bisect(out / "shown.pt2", "--set", "keep_nan=false", "--out", tmp_path / "again")
     assert again == 3 and "first wrong: relu" in told
+
+
+class Several(torch.nn.Module):
+    def forward(self, x):
+        y = x * 2
+        return y.sum(-1), y + 1, (y * 3).exp(), y.relu()
+
+
+def test_a_result_that_is_wrong_beside_another_alone(tmp_path, monkeypatch):
+    """A compiler that takes a tenth off a sum wherever it is compiled together with an exponential."""
+    by_coil = module.Program.compiled
+
+    def faulty(self, gm, inputs, *rest, whole=False, **named):
+        made, report = by_coil(self, gm, inputs, *rest, whole=True, **named)
+        results = [str(n.target) for n in gm.graph.output_node().args[0]]
+        if any("exp" in r for r in results):
+            made = [m * 0.9 if "sum" in r else m for m, r in zip(made, results)]
+        return (made if whole else made[0]), report
+
+    monkeypatch.setattr(module.Program, "compiled", faulty)
+    exported = torch.export.export(Several(), (torch.randn(3, 5),))
+    told = []
+    assert module.bisect(exported, out=tmp_path, tell=told.append) == "aten.sum.dim_IntList"
+    assert "  each is right by itself" in told
+    assert any(line.startswith("first wrong: sum_1") and line.endswith("; beside exp") for line in told), told
+    shown = torch.export.load(tmp_path / "shown.pt2")
+    assert len(shown.graph.output_node().args[0]) == 2
 
 
 def test_right_program(tmp_path):

@@ -5,12 +5,13 @@ against eager. layer_sweep.py draws thousands.
 import pytest
 import torch
 
+import place_draws
 from layer_draws import Drawer, Layer, call
 from layer_sweep import shown, verdicts
 
 
-def drawn(seed, dtype, count=12):
-    drawer = Drawer(seed, dtype)
+def drawn(seed, dtype, count=12, kinds=None):
+    drawer = Drawer(seed, dtype, kinds)
     return [drawer.draw() for _ in range(count)]
 
 
@@ -35,6 +36,15 @@ def test_other_types(dtype):
 
 def test_free_sizes():
     expect_right(drawn(20, torch.float32), dynamic=True)
+
+
+@pytest.mark.parametrize("seed", range(30, 33))
+def test_places(seed):
+    expect_right(drawn(seed, torch.float32, kinds=place_draws.KINDS))
+
+
+def test_places_with_free_sizes():
+    expect_right(drawn(40, torch.float32, kinds=place_draws.KINDS), dynamic=True)
 
 
 @pytest.mark.parametrize("step", [1, 2])

@@ -129,3 +129,16 @@ def test_sizes_that_a_guard_fixes_meanwhile():
     torch.testing.assert_close(got, want)
     got.sum().backward(), want.sum().backward()
     torch.testing.assert_close(mine.grad, theirs.grad)
+
+
+def test_what_lies_around_the_elements_of_an_input():
+    """Only torch knows that there is memory."""
+    rows = torch.randn(4, 5)
+
+    def program(x):
+        return x.as_strided((2, 5), (5, 1), 5) * 2
+
+    assert torch.equal(torch.compile(program, backend="coil")(rows[2]), program(rows[2]))
+    with pytest.raises(Exception, match="as_strided.* sees memory around an input's own elements, is not compiled"):
+        torch._dynamo.reset()
+        torch.compile(program, backend="coil", options={"fallback": False})(rows[2])
