@@ -1,6 +1,8 @@
 #include "passes/wrapper/batch_launches.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "codegen/triton/batch.h"
 
@@ -114,6 +116,7 @@ class Batcher {
       first.origins.insert(call.origins.begin(), call.origins.end());
       gone.insert(batch.calls[k]);
     }
+    leave_what_others_read(first, first.buffers.size() / batch.calls.size());
     first.copies.reset();
     first.alternatives.clear();
     first.launch->grid[1] = static_cast<std::int64_t>(batch.calls.size());
@@ -121,6 +124,14 @@ class Batcher {
         std::find_if(p_.kernels.begin(), p_.kernels.end(), [&](const KernelEntry& k) { return k.symbol == symbol; });
     first.kernel = static_cast<std::size_t>(same - p_.kernels.begin());
     if (same == p_.kernels.end()) p_.kernels.push_back(*std::move(together));
+  }
+
+  /// No result is put into the memory of an operand that another of the calls, which run side by side, reads too.
+  static void leave_what_others_read(CallKernel& together, std::size_t of_each) {
+    std::map<BufferId, std::set<std::size_t>> readers;
+    for (std::size_t k = 0; k < together.buffers.size(); ++k)
+      if (!together.written[k]) readers[together.buffers[k]].insert(k / of_each);
+    std::erase_if(together.in_place, [&](const auto& pair) { return readers[pair.first].size() > 1; });
   }
 
   std::optional<KernelEntry> batched(const KernelEntry& alone, const std::string& symbol, std::size_t buffers,
