@@ -1,6 +1,7 @@
 #include "codegen/compared.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace coil::codegen {
@@ -10,6 +11,14 @@ using ir::Scalar;
 using ir::ScalarOp;
 
 bool is_wide(DType t) { return t == DType::F32 || t == DType::F64; }
+
+/// Whether a product has no digits to lose: by a power of two, as scores of attention have it.
+bool is_exact(Scalar product) {
+  return std::ranges::any_of(product->args, [](Scalar a) {
+    int exponent = 0;
+    return a->op == ScalarOp::Constant && std::abs(std::frexp(a->number, &exponent)) == 0.5;
+  });
+}
 
 bool selects(const Statement& s) {
   const auto* r = std::get_if<ir::Reduction>(&s.op->node);
@@ -25,7 +34,7 @@ class Finder {
   std::unordered_set<Scalar> found() {
     for (const Statement& s : nest_.statements) {
       if (!s.body) continue;
-      if (selects(s)) take(s.body);
+      if (selects(s) && s.stored) take(s.body);  // others than the nest may compare with it
       for (Scalar n : ir::topological(std::span(&s.body, 1)))
         if (ir::is_comparison(n->op) &&
             std::ranges::none_of(n->args, [](Scalar a) { return a->op == ScalarOp::Constant; }))
@@ -37,14 +46,14 @@ class Finder {
  private:
   void take(Scalar root) {
     for (Scalar n : ir::topological(std::span(&root, 1))) {
-      if (n->op == ScalarOp::Mul && is_wide(n->dtype)) products_.insert(n);
+      if (n->op == ScalarOp::Mul && is_wide(n->dtype) && !is_exact(n)) products_.insert(n);
       if (n->op == ScalarOp::LinearLoad && buffers_.insert(n->buffer).second) take_what_makes(n->buffer);
     }
   }
 
   void take_what_makes(ir::BufferId buffer) {
     for (const Statement& s : nest_.statements)
-      if (s.body && s.role != scheduler::Role::Reduce && s.op->outs[0] == buffer) take(s.body);
+      if (s.body && s.op->outs[0] == buffer && (s.role != scheduler::Role::Reduce || selects(s))) take(s.body);
   }
 
   const LoopNest& nest_;

@@ -6,9 +6,10 @@
 
 namespace coil::codegen {
 
-/// Products of f32 and f64 below what the nest compares or takes the largest or smallest of, also through values that
-/// it makes itself. A product that becomes a part of a fused multiply-add in one place and not in another gives two
-/// numbers for one value, and gradients of the largest of values find its places by comparing all with it.
+/// Products of f32 and f64, but for those by powers of two, below what the nest compares, or takes the largest or
+/// smallest of for others to see, also through values that it makes itself. A product that becomes a part of a fused
+/// multiply-add in one place and not in another gives two numbers for one value, and gradients of the largest of values
+/// find its places by comparing all with it.
 std::unordered_set<ir::Scalar> compared_products(const LoopNest&);
 
 }  // namespace coil::codegen
