@@ -133,11 +133,18 @@ def _decompositions(differentiated, deterministic):
     )
 
 
+def _core_decompositions():
+    """Torch's, without those of composite operators, which tracing takes apart in any case: they take long to list."""
+    if own := getattr(torch._decomp, "_core_aten_decompositions_post_autograd", None):
+        return own()
+    return torch._decomp.core_aten_decompositions()
+
+
 @functools.cache
 def _torch_decompositions(differentiated):
     known = set(_native.operators()) - (_IN_PARTS if differentiated else set())
     table = (
-        torch._decomp.core_aten_decompositions()
+        _core_decompositions()
         | {op: f for op, f in torch._decomp.decomposition_table.items() if str(op) in _IN_PARTS}
         | {
             torch.ops.aten.nll_loss_backward.default: _nll_loss_backward,

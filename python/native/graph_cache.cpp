@@ -1,6 +1,10 @@
 #include "graph_cache.h"
 
 #include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <cstring>
 
 #include "autotune/cuda_timer.h"
 #include "codegen/cuda/nvrtc.h"
@@ -20,9 +24,47 @@ std::filesystem::path file_of(const std::filesystem::path& cache, const std::str
   return cache / "graphs" / (entry + extension);
 }
 
-/// Hash of the extension's own file: another build may compile differently.
+/// The linker's hash of an object's contents, if it left one (`--build-id`, which most systems' compilers ask for).
+std::string linkers_id(const dl_phdr_info& object) {
+  for (const ElfW(Phdr) & part : std::span(object.dlpi_phdr, object.dlpi_phnum)) {
+    if (part.p_type != PT_NOTE) continue;
+    const auto* at = reinterpret_cast<const std::byte*>(object.dlpi_addr + part.p_vaddr);
+    const std::byte* const end = at + part.p_memsz;
+    const auto padded = [](std::size_t bytes) { return (bytes + 3) / 4 * 4; };
+    for (ElfW(Nhdr) note; at + sizeof note <= end;) {
+      std::memcpy(&note, at, sizeof note);
+      const std::byte* const name = at + sizeof note;
+      const std::byte* const text = name + padded(note.n_namesz);
+      if (text + note.n_descsz > end) break;
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0)
+        return to_hex(hash(std::span(text, note.n_descsz)));
+      at = text + padded(note.n_descsz);
+    }
+  }
+  return "";
+}
+
+/// Of the object that this code lies in.
+std::string own_linkers_id() {
+  std::string found;
+  const auto look = [](dl_phdr_info* object, std::size_t, void* out) {
+    const auto here = reinterpret_cast<ElfW(Addr)>(&cache_entry);
+    const auto has = [&](const ElfW(Phdr) & part) {
+      const ElfW(Addr) first = object->dlpi_addr + part.p_vaddr;
+      return part.p_type == PT_LOAD && first <= here && here < first + part.p_memsz;
+    };
+    if (!std::ranges::any_of(std::span(object->dlpi_phdr, object->dlpi_phnum), has)) return 0;
+    *static_cast<std::string*>(out) = linkers_id(*object);
+    return 1;
+  };
+  dl_iterate_phdr(look, &found);
+  return found;
+}
+
+/// Another build may compile differently: the extension is known by its linker's hash, or by that of its file.
 const std::string& build_id() {
   static const std::string id = [] {
+    if (std::string own = own_linkers_id(); !own.empty()) return own;
     Dl_info info{};
     if (!dladdr(reinterpret_cast<void*>(&cache_entry), &info) || !info.dli_fname) return std::string("unknown");
     return to_hex(hash(read_file(info.dli_fname)));
