@@ -6,9 +6,9 @@
 The program is run by eager, node by node, and compiled as it is. Where a result is wrong it is compiled up to one node
 after the other, by halves: a node is found whose result is wrong while an earlier one's is right. A result that is
 right where it is the only one, and wrong beside others, is compiled with as few of those as show it. Then each
-optimisation is switched off by itself, and what comes before
-the node is replaced by eager's values, as much of it as leaves the difference. FOLDER gets the rest as `shown.pt2`,
-with inputs, for `coil bisect` again, and `explain.txt`, in which its kernels are.
+optimisation is switched off by itself, and what comes before the node is replaced by eager's values, as much of it as
+leaves the difference. FOLDER gets the rest as `shown.pt2`, with inputs, for `coil bisect` again, and `explain.txt`, in
+which its kernels are.
 
 A result is wrong where its type or sizes are, where it is NaN or infinite and eager's is not, or where the norm of the
 difference is more than the tolerance times eager's norm.

@@ -58,7 +58,8 @@ VIEWS = """
 torch.cat([{a}, {a}], {i}) | torch.stack([{a}, {b}]) | torch.stack([{a}, {a}], {i}) | {a}.repeat(2, *[1] * {a}.dim())
 {a}.contiguous() | {a}.clone() | {a}.unfold({i}, 1, 1) | {a}.chunk(2, {i})[-1] | {a}.unbind({i})[0] | {a}.mT | {a}[None]
 {a}.movedim(0, -1) | F.pad({a}, (1, 2)) | F.pad({a}, (-1, 1)) | {a}.tril() | {a}.triu(1) | {a}.as_strided((2,), (1,))
-{a}.view(-1) | {a}.movedim({i}, 0) | {a}.swapaxes({i}, {j}).contiguous() | {a}.index_select({i}, {a}.new_zeros(2, dtype=torch.int64))
+{a}.view(-1) | {a}.movedim({i}, 0) | {a}.swapaxes({i}, {j}).contiguous()
+{a}.index_select({i}, {a}.new_zeros(2, dtype=torch.int64))
 {a}[{a} > 0].sum() | {a}.gather({i}, torch.zeros_like({a}, dtype=torch.int64)) | {a}.detach()
 {a}.tile(2) | {a}.rot90()
 {a}.unflatten({i}, (1, -1)) | {a}.broadcast_to(3, *{a}.shape) | torch.broadcast_tensors({a}, {b})[0] | {a}.view_as({a})
