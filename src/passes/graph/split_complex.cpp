@@ -47,7 +47,6 @@ constexpr std::string_view kByDecomposition[] = {
     "aten.matrix_power.default",
     "aten.linalg_norm.default",
     "aten.linalg_norm.ord_str",
-    "aten.linspace.default",
     "aten.rms_norm.default",
     "aten.sinc.default",
     "coil.fill_diagonal.default",

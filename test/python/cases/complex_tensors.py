@@ -137,6 +137,23 @@ n.add(
     complex_normal(3, 4),
 )
 n.add(
+    "log_sums",
+    lambda z: (z.logsumexp(0), z.logsumexp((0, 1)), (z * 100).logsumexp(-1, keepdim=True), z[:0].logsumexp(0)),
+    complex_normal(3, 4),
+)
+n.add(
+    "spaced",
+    lambda z: (
+        torch.linspace(-1, 2, 4, dtype=torch.complex64) + z,
+        torch.linspace(1 + 2j, 3, 4, dtype=torch.complex64) * z,
+        torch.linspace(z[0, 0], 2.5, 6, dtype=torch.complex64),
+        torch.logspace(0, 1.5, 4, base=2, dtype=torch.complex64),
+        torch.logspace(z[0, 0], z[1, 1], 5, dtype=torch.complex64),
+        torch.linspace(0, 1j, 1, dtype=torch.complex64),
+    ),
+    complex_normal(3, 4),
+)
+n.add(
     "circular",
     lambda z: (
         z.sin(),

@@ -1,5 +1,6 @@
 // Exponentials, logarithms, powers, and the circular and hyperbolic functions with their inverses. Branches are those
 // of C99; the inverses are Kahan's (Branch Cuts for Complex Elementary Functions, 1987).
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -146,6 +147,42 @@ Made power(ComplexRewriter& r) {
   return to_the(r, z, whole(r, exponent));
 }
 
+/// Beside the largest real part, so that no term overflows (logsumexp_out_impl in ATen/native/ReduceOps.cpp).
+Made logsumexp(ComplexRewriter& r) {
+  Parts z = r.whole(r.node->args[0]);
+  const auto is_empty = [](const Expr& n) { return n.is_constant(0); };
+  Value most;
+  if (std::ranges::none_of(r.meta(z.re).sizes, is_empty)) {
+    most = r.call("aten.amax.default", {z.re, r["dim"], true});
+    most = r.where(r.call("aten.isinf.default", {most}), 0.0, most);
+    z.re = r.sub(z.re, most);
+  }
+  const Parts made = log(r, on_both(exp(r, z), [&](const Value& part) -> Value {
+                           return r.call("aten.sum.dim_IntList", {part, r["dim"], r.flag("keepdim")});
+                         }));
+  return most.is_none() ? made : Parts{r.add(made.re, r.reshape(most, r.result().sizes)), made.im};
+}
+
+/// Each part by itself, from the first number to the last.
+Parts spaced(ComplexRewriter& r) {
+  const TensorMeta& made = r.result();
+  const DType type = r.part_type();
+  const auto number = [&](const Value& v) {
+    const Parts z = v.is<fx::Node*>() ? r.parts(v) : Parts{r.full({}, v, type, made.device), None{}};
+    return z.im.is_none() ? Parts{z.re, r.full({}, 0, type, made.device)} : z;
+  };
+  const Parts first = number(r["start"]), last = number(r["end"]);
+  const auto between = [&](const Value& from, const Value& to) -> Value {
+    return r.call("aten.linspace.Tensor_Tensor", {from, to, r["steps"]}, {{"dtype", type}, {"device", made.device}});
+  };
+  return {between(first.re, last.re), between(first.im, last.im)};
+}
+Made linspace(ComplexRewriter& r) { return spaced(r); }
+Made logspace(ComplexRewriter& r) {
+  const auto number = [&](double n) { return r.full({}, n, r.part_type(), r.result().device); };
+  return to_the(r, Parts{number(r.real("base")), number(0)}, spaced(r));
+}
+
 }  // namespace
 
 void add_complex_functions(ComplexRules& t) {
@@ -156,6 +193,13 @@ void add_complex_functions(ComplexRules& t) {
   t["aten.log2.default"] = of<log2>;
   t["aten.log10.default"] = of<log10>;
   t["aten.log1p.default"] = of<log1p>;
+  t["aten.logsumexp.default"] = logsumexp;
+  for (std::string_view name : {"aten.linspace.default", "aten.linspace.Tensor_Tensor", "aten.linspace.Tensor_Scalar",
+                                "aten.linspace.Scalar_Tensor"})
+    t[name] = linspace;
+  for (std::string_view name : {"aten.logspace.default", "aten.logspace.Tensor_Tensor", "aten.logspace.Tensor_Scalar",
+                                "aten.logspace.Scalar_Tensor"})
+    t[name] = logspace;
   t["aten.sqrt.default"] = of<sqrt>;
   t["aten.rsqrt.default"] = of<rsqrt>;
   t["aten.sigmoid.default"] = of<sigmoid>;
