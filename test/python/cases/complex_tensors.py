@@ -146,9 +146,9 @@ n.add(
     lambda z: (
         torch.linspace(-1, 2, 4, dtype=torch.complex64) + z,
         torch.linspace(1 + 2j, 3, 4, dtype=torch.complex64) * z,
-        torch.linspace(z[0, 0], 2.5, 6, dtype=torch.complex64),
+        torch.linspace(z[0, 0].real, 2.5, 6, dtype=torch.complex64),
         torch.logspace(0, 1.5, 4, base=2, dtype=torch.complex64),
-        torch.logspace(z[0, 0], z[1, 1], 5, dtype=torch.complex64),
+        torch.logspace(z[0, 0].real, z[1, 1].real, 5, dtype=torch.complex64),
         torch.linspace(0, 1j, 1, dtype=torch.complex64),
     ),
     complex_normal(3, 4),
