@@ -102,6 +102,14 @@ def test_a_size_that_may_be_one_has_a_view(length):
     assert got.data_ptr() == program(x).data_ptr()
 
 
+def expect_same_with_gradient(program, x):
+    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
+    got, want = torch.compile(program, backend="coil", dynamic=True)(mine), program(theirs)
+    torch.testing.assert_close(got, want)
+    got.sum().backward(), want.sum().backward()
+    torch.testing.assert_close(mine.grad, theirs.grad)
+
+
 def test_strides_of_dimensions_of_one_element():
     """Traces may record any number for them, and ask for it."""
 
@@ -111,24 +119,14 @@ def test_strides_of_dimensions_of_one_element():
         w[w > 0] = -1
         return v
 
-    x = torch.randn(17, 2, 5, 1)
-    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    got, want = torch.compile(program, backend="coil", dynamic=True)(mine), program(theirs)
-    torch.testing.assert_close(got, want)
-    got.sum().backward(), want.sum().backward()
-    torch.testing.assert_close(mine.grad, theirs.grad)
+    expect_same_with_gradient(program, torch.randn(17, 2, 5, 1))
 
 
 def test_sizes_that_a_guard_fixes_meanwhile():
     def program(x):
         return F.max_pool2d(x, 2, 1, (0, 0), 2, True)[..., ::2]
 
-    x = torch.randn(3, 4, 17, 3)
-    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    got, want = torch.compile(program, backend="coil", dynamic=True)(mine), program(theirs)
-    torch.testing.assert_close(got, want)
-    got.sum().backward(), want.sum().backward()
-    torch.testing.assert_close(mine.grad, theirs.grad)
+    expect_same_with_gradient(program, torch.randn(3, 4, 17, 3))
 
 
 def test_what_lies_around_the_elements_of_an_input():
