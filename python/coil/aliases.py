@@ -55,13 +55,20 @@ def view_written_inputs(gm):
     first = len(meta.mutated_inp_runtime_indices)
     for k, info in enumerate(meta.output_info, first):
         base = info.base_idx is not None and info.output_type is _OF_INPUT and placeholders[info.base_idx]
-        if base in written and isinstance(results[k], torch.fx.Node) and _is_free(results[k].meta["val"]):
-            results[k] = _viewed(gm.graph, output, base, results[k].meta["val"])
+        if base in written and isinstance(results[k], torch.fx.Node):
+            view = results[k].meta["val"]
+            if _is_free(view) and _sees_elements(view, base.meta["val"]):
+                results[k] = _viewed(gm.graph, output, base, view)
     output.args = (tuple(results),)
 
 
 def _is_free(view):
     return any(type(n) is not int for n in (*view.shape, *view.stride(), view.storage_offset()))
+
+
+def _sees_elements(view, base):
+    """Whether a view is of whole elements, as they are."""
+    return view.dtype == base.dtype and not (base.is_complex() or view.is_neg() or base.is_neg())
 
 
 def _viewed(graph, before, base, view):

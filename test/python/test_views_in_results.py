@@ -102,6 +102,20 @@ def test_a_size_that_may_be_one_has_a_view(length):
     assert got.data_ptr() == program(x).data_ptr()
 
 
+def test_parts_of_complex_numbers_that_are_written():
+    def program(z):
+        z.real.mul_(2)
+        return z.conj(), torch.view_as_real(z), z.imag, z[1:]
+
+    compiled = torch.compile(program, backend="coil", dynamic=True)
+    for rows in (4, 6):
+        z = torch.randn(rows, 3, dtype=torch.complex64)
+        y = z.clone()
+        for want, got in zip(program(z), compiled(y), strict=True):
+            assert torch.equal(want, got) and want.stride() == got.stride()
+        assert torch.equal(z, y)
+
+
 def expect_same_with_gradient(program, x):
     mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
     got, want = torch.compile(program, backend="coil", dynamic=True)(mine), program(theirs)
