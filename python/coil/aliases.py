@@ -8,7 +8,7 @@ import unittest.mock
 import torch
 from torch._functorch._aot_autograd.schemas import OutputType
 
-_OF_INPUT = OutputType.alias_of_input
+from .facts import numbers_of
 
 try:
     from torch._functorch._aot_autograd import collect_metadata_analysis as analysis
@@ -54,7 +54,9 @@ def view_written_inputs(gm):
     results = list(output.args[0])
     first = len(meta.mutated_inp_runtime_indices)
     for k, info in enumerate(meta.output_info, first):
-        base = info.base_idx is not None and info.output_type is _OF_INPUT and placeholders[info.base_idx]
+        base = (
+            info.base_idx is not None and info.output_type is OutputType.alias_of_input and placeholders[info.base_idx]
+        )
         if base in written and isinstance(results[k], torch.fx.Node):
             view = results[k].meta["val"]
             if _is_free(view) and _sees_elements(view, base.meta["val"]):
@@ -63,7 +65,7 @@ def view_written_inputs(gm):
 
 
 def _is_free(view):
-    return any(type(n) is not int for n in (*view.shape, *view.stride(), view.storage_offset()))
+    return any(type(n) is not int for n in numbers_of(view))
 
 
 def _sees_elements(view, base):
@@ -73,14 +75,10 @@ def _sees_elements(view, base):
 
 def _viewed(graph, before, base, view):
     with graph.inserting_before(before):
-        where = view.shape, view.stride(), view.storage_offset()
-        made = graph.call_function(torch.ops.aten.as_strided.default, (base, *map(_as_argument, where)))
+        where = list(view.shape), list(view.stride()), view.storage_offset()
+        made = graph.call_function(torch.ops.aten.as_strided.default, (base, *where))
     made.meta["val"] = view
     return made
-
-
-def _as_argument(numbers):
-    return list(numbers) if isinstance(numbers, tuple) else numbers
 
 
 def _record(tensor):

@@ -173,10 +173,9 @@ class Bisection:
         """What is wrong with a result beside as few others as show it, which are `beside` it from here on. Nothing
         where it is right.
         """
-        results = [n for n in self.program.results if n is not node]
-        self.program.beside = results
+        self.program.beside = [n for n in self.program.results if n is not node]
         why = self.wrong(node)
-        count = len(results)
+        count = len(self.program.beside)
         while why and count > 0:
             count = (count + 1) // 2
             for first in range(0, len(self.program.beside), count):
@@ -326,10 +325,7 @@ def _first_wrong(search, tell):
     if found := search.first_wrong():
         return found
     tell("  each is right by itself")
-    for node, _ in wrong:
-        if why := search.wrong_beside(node):
-            return node, why
-    return wrong[0]
+    return next(((node, why) for node, _ in wrong if (why := search.wrong_beside(node))), wrong[-1])
 
 
 def _show(search, node, report, out, tell):

@@ -27,7 +27,6 @@ from . import (
 from .attention import DECOMPOSITIONS as ATTENTION
 from .compiled import inner, ready
 from .graph import all_nodes, holds_complex, is_token, transforms_on_gpu, translate, views_in_results
-from .joint import has_fixed_size
 from .options import parse
 from .transformer_layers import DECOMPOSITIONS as TRANSFORMER_LAYERS
 from .triton_memory import end_of
@@ -268,7 +267,7 @@ def _moving(gm):
 def _sees_more(given, view):
     """Whether a view with strides of its own leaves what an input has, as far as sizes are numbers."""
     own = given.meta["val"]
-    known = all(has_fixed_size(t) and type(t.storage_offset()) is int for t in (own, view))
+    known = all(type(n) is int for t in (own, view) for n in facts.numbers_of(t))
     if given.op != "placeholder" or not known or not view.numel():
         return False
     return view.storage_offset() < own.storage_offset() or end_of(view) > end_of(own)

@@ -13,13 +13,18 @@ from torch.utils._sympy.functions import Mod
 _MOST = 2**31 - 1  # elements that 32 bits count
 
 
+def numbers_of(tensor):
+    """What tells how a tensor lies in memory: sizes, strides and offset, some of them perhaps free."""
+    return *tensor.shape, *tensor.stride(), tensor.storage_offset()
+
+
 def _sizes(gm):
     """The backed symbols of a graph's inputs: {sympy symbol: its ShapeEnv}."""
     found = {}
 
     def look(value):
         if isinstance(value, torch.Tensor):
-            for s in (*value.shape, *value.stride(), value.storage_offset()):
+            for s in numbers_of(value):
                 look(s)
         elif isinstance(value, torch.SymInt):
             for symbol in value.node.expr.free_symbols:
@@ -58,7 +63,7 @@ def fix(gm, names):
 def names_in(nodes):
     """The names of free sizes that tell how the tensors of these nodes, and of their operands, lie in memory."""
     tensors = [n.meta.get("val") for node in nodes for n in (node, *node.all_input_nodes)]
-    numbers = [s for t in tensors if isinstance(t, torch.Tensor) for s in (*t.shape, *t.stride(), t.storage_offset())]
+    numbers = [s for t in tensors if isinstance(t, torch.Tensor) for s in numbers_of(t)]
     return sorted({symbol.name for s in numbers if isinstance(s, torch.SymInt) for symbol in s.node.expr.free_symbols})
 
 

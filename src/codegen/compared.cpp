@@ -32,20 +32,22 @@ class Finder {
   explicit Finder(const LoopNest& nest) : nest_(nest) {}
 
   std::unordered_set<Scalar> found() {
+    std::vector<Scalar> compared;
     for (const Statement& s : nest_.statements) {
       if (!s.body) continue;
-      if (selects(s) && s.stored) take(s.body);  // others than the nest may compare with it
+      if (selects(s) && s.stored) compared.push_back(s.body);  // others than the nest may compare with it
       for (Scalar n : ir::topological(std::span(&s.body, 1)))
         if (ir::is_comparison(n->op) &&
             std::ranges::none_of(n->args, [](Scalar a) { return a->op == ScalarOp::Constant; }))
-          std::ranges::for_each(n->args, [&](Scalar a) { take(a); });
+          compared.insert(compared.end(), n->args.begin(), n->args.end());
     }
+    take(compared);
     return std::move(products_);
   }
 
  private:
-  void take(Scalar root) {
-    for (Scalar n : ir::topological(std::span(&root, 1))) {
+  void take(std::span<const Scalar> roots) {
+    for (Scalar n : ir::topological(roots)) {
       if (n->op == ScalarOp::Mul && is_wide(n->dtype) && !is_exact(n)) products_.insert(n);
       if (n->op == ScalarOp::LinearLoad && buffers_.insert(n->buffer).second) take_what_makes(n->buffer);
     }
@@ -53,7 +55,8 @@ class Finder {
 
   void take_what_makes(ir::BufferId buffer) {
     for (const Statement& s : nest_.statements)
-      if (s.body && s.op->outs[0] == buffer && (s.role != scheduler::Role::Reduce || selects(s))) take(s.body);
+      if (s.body && s.op->outs[0] == buffer && (s.role != scheduler::Role::Reduce || selects(s)))
+        take(std::span(&s.body, 1));
   }
 
   const LoopNest& nest_;
