@@ -152,9 +152,9 @@ def _plan_of(gm, name, going, options):
 
 def peak_of_runs(plan, place):
     """Most bytes at once of a run as it was planned: its temporaries lie in pieces, but on the CPU in one arena if that
-    is smaller than a MiB (Binding::takes_memory_for_each_run).
+    is smaller than 256 KiB (Binding::takes_memory_for_each_run).
     """
-    return plan["whole" if place.startswith("cpu") and plan["arena"] < 1 << 20 else "pieces"]
+    return plan["whole" if place.startswith("cpu") and plan["arena"] < 1 << 18 else "pieces"]
 
 
 # --- What an error says

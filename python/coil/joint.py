@@ -2,6 +2,7 @@
 backward one.
 """
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -202,12 +203,26 @@ def kept_memory(forward, backward):
 
 def tell_what_goes(forward, backward):
     """Notes at a backward graph's inputs which memory a run lets go of when it needs it no more: the compiler orders
-    calls by that.
+    calls by that, and makes values where saved ones lay that nobody else has.
     """
     going = kept_memory(forward, backward)
+    saved = _saved_alone(forward, backward)
     for node in backward.graph.find_nodes(op="placeholder"):
         if node.name in going:
-            node.meta["goes"] = going[node.name]
+            node.meta["goes"] = *going[node.name], node.name in saved
+
+
+def _saved_alone(forward, backward):
+    """Names of what a forward graph makes for its backward graph alone: neither a result in the program's sense, nor
+    where one lies.
+    """
+    wanted = {node.name for node in backward.graph.find_nodes(op="placeholder")}
+    results = [node for node in forward.graph.output_node().args[0] if isinstance(node, torch.fx.Node)]
+    saved = {node for node in results if node.name in wanted}
+    # What is both comes twice.
+    others = [node for node, times in collections.Counter(results).items() if node not in saved or times > 1]
+    elsewhere = {_memory_of(node) for node in others}
+    return {node.name for node in saved if _memory_of(node).op != "placeholder" and _memory_of(node) not in elsewhere}
 
 
 def kept_bytes(backward):

@@ -58,7 +58,8 @@ struct CompiledGraph::State {
               Py_DECREF(gone);
             }
           },
-          [arguments](std::uint32_t i) { return (*arguments)[i] != nullptr; });
+          [arguments](std::uint32_t i) { return (*arguments)[i] != nullptr; },
+          [this](std::uint32_t i) { return alone[i]; });
     else
       context.set_inputs_done({});
   }
@@ -87,6 +88,7 @@ struct CompiledGraph::State {
   std::vector<nb::object> computed;  ///< results while they are made
   std::vector<SharedBase> bases;     ///< the same
   std::vector<PyObject**> loose;     ///< for each input of the plan, the argument that the run may let go of, or null
+  std::vector<bool> alone;           ///< of those in whose memory the program makes values: nobody else has it
 };
 
 /// A state for the length of a call.
@@ -464,9 +466,10 @@ void CompiledGraph::follow_stream(State& state) const {
 }
 
 /// Whether the run may let go of any arguments, and which: those that nobody else refers to and that are no results.
-/// (Of those that results view the run says nothing.)
+/// (Of those that results view the run says nothing.) And which of them it may write to.
 bool CompiledGraph::find_loose(PyObject** args, State& state) const {
   state.loose.assign(arguments_.size(), nullptr);
+  state.alone.assign(arguments_.size(), false);
   bool any = false;
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
     PyObject*& argument = args[arguments_[i]];
@@ -475,6 +478,7 @@ bool CompiledGraph::find_loose(PyObject** args, State& state) const {
         returned_[arguments_[i]] || Py_REFCNT(argument) != 1)
       continue;
     state.loose[i] = &argument;
+    if (plan().inputs[i].taken) state.alone[i] = Exchange::get().is_alone(argument);
     any = true;
   }
   return any;

@@ -88,6 +88,8 @@ Exchange::Exchange() {
   as_strided_ = torch_.attr("as_strided");
   resolve_neg_ = torch_.attr("resolve_neg");
   resolve_conj_ = torch_.attr("resolve_conj");
+  if (nb::hasattr(torch_.attr("Tensor"), "_use_count"))
+    holders_of_storage_ = nb::getattr(torch_.attr("_C"), "_storage_Use_Count", nb::object());
   nb::object capsule = nb::getattr(torch_.attr("Tensor"), "__dlpack_c_exchange_api__", nb::none());
   if (!PyCapsule_IsValid(capsule.ptr(), dlpack::kCapsule))
     fail("this torch has no DLPack exchange API; 2.10 is the first that has");
@@ -129,6 +131,13 @@ bool Exchange::borrow(nb::handle tensor, Device device, Tensor& to, bool guarded
 
 bool Exchange::is_tensor(nb::handle object) const {
   return PyObject_IsInstance(object.ptr(), torch_.attr("Tensor").ptr()) == 1;
+}
+
+bool Exchange::is_alone(nb::handle tensor) const {
+  if (!holders_of_storage_ || Py_REFCNT(tensor.ptr()) != 1) return false;
+  if (nb::cast<int>(tensor.attr("_use_count")()) != 1) return false;
+  const nb::object storage = tensor.attr("untyped_storage")();
+  return nb::cast<int>(holders_of_storage_(storage.attr("_cdata"))) == 2;  // the tensor and `storage`
 }
 
 nb::object Exchange::resolve(nb::handle tensor) const { return resolve_conj_(resolve_neg_(tensor)); }

@@ -42,6 +42,8 @@ class Exchange {
   /// does not show.
   nb::object resolve(nb::handle tensor) const;
   bool is_tensor(nb::handle) const;
+  /// Whether the tensor and its memory are nobody's but that of who calls. False where this torch does not tell.
+  bool is_alone(nb::handle tensor) const;
   /// Of a tensor's first element.
   const void* address(nb::handle tensor) const;
   /// As borrow, holding on to the memory.
@@ -78,6 +80,7 @@ class Exchange {
   std::int32_t (*end_guard_)(void* guard) = nullptr;
   nb::object torch_;
   nb::object as_strided_, resolve_neg_, resolve_conj_;
+  nb::object holders_of_storage_;  ///< empty: this torch does not tell
 };
 
 }  // namespace coil::python

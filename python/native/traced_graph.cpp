@@ -162,7 +162,7 @@ Value TracedGraph::value(nb::handle h) {
 }
 
 NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::handle strides, bool lazy,
-                                    std::optional<std::pair<std::uint32_t, std::uint64_t>> goes) {
+                                    std::optional<std::tuple<std::uint32_t, std::uint64_t, bool>> goes) {
   Value value = meta(m);
   InputKind kind = InputKind::Tensor;
   std::optional<Value> constant;
@@ -180,7 +180,7 @@ NodeHandle TracedGraph::placeholder(const std::string& name, nb::handle m, nb::h
   n->meta.origins = {n->name};
   current().inputs.push_back({n->name, n->name, std::move(constant)});
   if (!open_.empty()) return {n};
-  if (goes) module_->inputs.back().goes = GoingMemory{goes->first, goes->second};
+  if (goes) module_->inputs.back().goes = std::make_from_tuple<GoingMemory>(*goes);
   if (!strides.is_none()) {
     Exprs& given = module_->inputs.back().strides.emplace();
     laid_out_anew_.insert(n);

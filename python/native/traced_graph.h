@@ -48,9 +48,9 @@ class TracedGraph {
   Literal number(const std::string& srepr);
   /// `strides`: how the memory that comes lies, where that is not as `meta` has it; None: as it has it. `lazy`: a
   /// tensor that torch may have put off to negate or conjugate when a call passes it. `goes`: the number of its memory,
-  /// and its bytes, where the caller lets go of it while a run lasts.
+  /// its bytes, and whether the program may write there then, where the caller lets go of it while a run lasts.
   NodeHandle placeholder(const std::string& name, nb::handle meta, nb::handle strides, bool lazy,
-                         std::optional<std::pair<std::uint32_t, std::uint64_t>> goes);
+                         std::optional<std::tuple<std::uint32_t, std::uint64_t, bool>> goes);
   /// A tensor that belongs to the graph; its memory is shared, and `tensor` is what results that view it are views of.
   NodeHandle constant(const std::string& name, nb::object tensor, nb::handle meta);
   /// An input of the graph in whose place the program holds this tensor: calls pass one there, which is not looked at.

@@ -144,8 +144,10 @@ class Page {
         blocks.push_back(
             {c->buffer, size, static_cast<std::uint64_t>(c->offset), step, step, p_.buffers[c->buffer].name, true});
       } else if (auto* r = std::get_if<wrapper::Reuse>(&p_.lines[l])) {
-        block_of[r->to] = block_of.at(r->from);
-        blocks[block_of[r->to]].names += ", " + p_.buffers[r->to].name;
+        const auto from = block_of.find(r->from);  // none: an input's memory
+        if (from == block_of.end()) continue;
+        block_of[r->to] = from->second;
+        blocks[from->second].names += ", " + p_.buffers[r->to].name;
       } else if (call_of_line_.contains(l)) {
         const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
         for (const auto* side : {&uses.reads, &uses.writes})

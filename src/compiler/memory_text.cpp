@@ -46,8 +46,10 @@ class Memory {
         const auto bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, p_.env->hint_or(b.bytes, 0)));
         blocks_.push_back({b.name, bytes, call, call, {}, b.kind == wrapper::BufferKind::Output});
       } else if (const auto* r = std::get_if<wrapper::Reuse>(&p_.lines[l])) {
-        block_of[r->to] = block_of.at(r->from);
-        blocks_[block_of[r->to]].names += ", " + p_.buffers[r->to].name;
+        const auto from = block_of.find(r->from);  // none: an input's memory
+        if (from == block_of.end()) continue;
+        block_of[r->to] = from->second;
+        blocks_[from->second].names += ", " + p_.buffers[r->to].name;
       } else if (call < calls_.size() && calls_[call].line == l) {
         const wrapper::Uses uses = wrapper::uses(p_.lines[l]);
         for (const auto* side : {&uses.reads, &uses.writes})

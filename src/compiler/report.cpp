@@ -1,5 +1,7 @@
 #include "compiler/report.h"
 
+#include <numeric>
+
 #include "codegen/triton/compile.h"
 #include "compiler/memory_text.h"
 #include "compiler/streams_text.h"
@@ -246,7 +248,11 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
   for (const auto& kernel : wrapper::user_kernels(program)) report.kernels += codegen::is_triton_text(*kernel);
   report.live_bytes.clear();
   std::vector<int> owners(program.buffers.size(), 0);  // of each memory, named by the buffer it was allocated for
-  std::vector<wrapper::BufferId> memory(program.buffers.size(), 0);
+  std::vector<wrapper::BufferId> memory(program.buffers.size());
+  std::iota(memory.begin(), memory.end(), wrapper::BufferId{0});
+  const auto is_callers = [&](wrapper::BufferId b) {
+    return program.buffers[memory[b]].kind == wrapper::BufferKind::Input;
+  };
   std::uint64_t live = 0;
   for (const wrapper::Line& line : program.lines) {
     if (auto* a = std::get_if<wrapper::Allocate>(&line))
@@ -256,7 +262,7 @@ void describe_program(CompileReport& report, const wrapper::Program& program) {
     if (auto* f = std::get_if<wrapper::FreeComm>(&line))
       live -= static_cast<std::uint64_t>(wrapper::comm_bytes(program, f->buffer));
     if (auto* r = std::get_if<wrapper::Reuse>(&line)) memory[r->to] = memory[r->from], ++owners[memory[r->from]];
-    if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0)
+    if (auto* f = std::get_if<wrapper::Free>(&line); f && --owners[memory[f->buffer]] == 0 && !is_callers(f->buffer))
       live -= bytes_of(program, memory[f->buffer]);
     const bool call =
         std::holds_alternative<wrapper::CallKernel>(line) || std::holds_alternative<wrapper::CallExtern>(line) ||

@@ -429,7 +429,8 @@ class Parser final : TextCursor {
         }
         if (accept("goes")) {
           const auto number = static_cast<std::uint32_t>(integer());
-          in.goes = GoingMemory{number, static_cast<std::uint64_t>(integer())};
+          const auto bytes = static_cast<std::uint64_t>(integer());
+          in.goes = GoingMemory{number, bytes, accept("writable")};
         }
         m.inputs.push_back(std::move(in));
       } else if (accept("output")) {

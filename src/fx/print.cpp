@@ -120,7 +120,7 @@ class Printer {
         if (in.constant) out += fmt::format(" = {}", ops::to_string(*in.constant));
         if (in.strides)
           out += fmt::format(" strides {}", ops::to_string(Values(in.strides->begin(), in.strides->end())));
-        if (in.goes) out += fmt::format(" goes {} {}", in.goes->number, in.goes->bytes);
+        if (in.goes) out += text_of(*in.goes);
         out += "\n";
       }
     plain = true;

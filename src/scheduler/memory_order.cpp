@@ -262,12 +262,19 @@ MemoryOrder listed_for_memory(const MemoryProgram& program) {
   return best;
 }
 
+/// The same where nothing but temporaries counts.
+MemoryProgram temporaries_of(const MemoryProgram& program) {
+  MemoryProgram out = program;
+  out.counts_callers = false;
+  for (MemoryStep& step : out.steps)
+    std::erase_if(step.in_place, [&](const auto& pair) { return !out.counts(pair.first); });
+  return out;
+}
+
 MemoryOrder order_for_memory(const MemoryProgram& program) {
   MemoryOrder best = listed_for_memory(program);
   if (program.counts_callers) {  // what is best for temporaries alone is one more to begin with
-    MemoryProgram temporaries = program;
-    temporaries.counts_callers = false;
-    MemoryOrder found = order_for_memory(temporaries);
+    MemoryOrder found = order_for_memory(temporaries_of(program));
     offer(program, std::move(found.steps), found.name, best);
   }
   const std::uint64_t least = least_peak(program);

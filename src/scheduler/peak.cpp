@@ -8,13 +8,15 @@ namespace {
 using HandOvers = std::vector<std::pair<StorageId, StorageId>>;
 
 /// The operands that die with the step at this place, and the results that take over their memory.
-void add_hand_overs(const MemoryStep& step, std::size_t at, const std::vector<Life>& life, HandOvers& all) {
+void add_hand_overs(const MemoryProgram& program, const MemoryStep& step, std::size_t at, const std::vector<Life>& life,
+                    HandOvers& all) {
   if (step.in_place.empty()) return;
   const auto mine = static_cast<std::ptrdiff_t>(all.size());
   for (StorageId to : step.touches) {
     if (life[to].first != at) continue;
     for (auto [from, result] : step.in_place) {
-      if (result != to || life[from].last != at || life[from].first == at) continue;
+      const bool was_there = life[from].first < at || !program.is_made(from);
+      if (result != to || life[from].last != at || !was_there) continue;
       if (std::any_of(all.begin() + mine, all.end(), [&](const auto& taken) { return taken.first == from; })) continue;
       all.emplace_back(from, to);
       break;
@@ -38,7 +40,7 @@ void walk(const MemoryProgram& program, std::span<const StepId> order, F&& at) {
       if (program.is_freed(s) && life[s].last == k) freed += storage.bytes;
     }
     handed.clear();
-    add_hand_overs(step, k, life, handed);
+    add_hand_overs(program, step, k, life, handed);
     std::uint64_t shared = 0;
     for (auto [from, to] : handed) shared += program.storages[to].bytes;
     at(k, live - shared, outputs);
@@ -95,7 +97,7 @@ std::vector<Life> lives_in(const MemoryProgram& program, std::span<const StepId>
 std::vector<std::pair<StorageId, StorageId>> hand_overs(const MemoryProgram& program, std::span<const StepId> order) {
   const std::vector<Life> life = lives_in(program, order);
   HandOvers all;
-  for (std::size_t at = 0; at < order.size(); ++at) add_hand_overs(program.steps[order[at]], at, life, all);
+  for (std::size_t at = 0; at < order.size(); ++at) add_hand_overs(program, program.steps[order[at]], at, life, all);
   return all;
 }
 

@@ -25,8 +25,8 @@ struct Storage {
 
 struct MemoryStep {
   std::vector<StorageId> touches;  ///< what must be there while it runs, ascending, each once
-  /// A result of the step may take over the memory of an operand that nothing needs later. Both are temporaries of
-  /// equal size.
+  /// A result of the step may take over the memory of an operand that nothing needs later. Both have equal sizes, the
+  /// result is a temporary, and so is the operand, or it is given.
   std::vector<std::pair<StorageId, StorageId>> in_place;
   std::vector<StepId> after;  ///< steps that must run before it
 };

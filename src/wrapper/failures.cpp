@@ -19,18 +19,15 @@ FailureSites failure_sites(const Program& p) {
     if (launched && !failure_of(p.lines[i]).empty()) found.sites.emplace(i, found.sites.size());
   }
   if (found.sites.empty()) return found;
-  std::vector<BufferId> memory(p.buffers.size());
-  for (std::size_t b = 0; b < memory.size(); ++b) memory[b] = static_cast<BufferId>(b);
   // In a loop a line comes again behind those after it.
   bool may_have_failed =
       std::any_of(p.lines.begin(), p.lines.end(), [](const Line& l) { return std::holds_alternative<Control>(l); });
   for (std::size_t i = 0; i < p.lines.size(); ++i) {
-    if (auto* r = std::get_if<Reuse>(&p.lines[i])) memory[r->to] = memory[r->from];
     if (may_have_failed) {
       found.behind.insert(i);
       const std::vector<BufferId> writes = uses(p.lines[i]).writes;
       const bool kept = std::any_of(writes.begin(), writes.end(), [&](BufferId b) {
-        const BufferKind kind = p.buffers[memory[b]].kind;
+        const BufferKind kind = p.buffers[b].kind;  // (an input's memory that a value took over is not the caller's)
         return kind == BufferKind::Input || kind == BufferKind::Constant;
       });
       if (kept) found.guarded.insert(i);

@@ -264,7 +264,8 @@ class Parser {
       in.unused = c.accept("unused");
       if (c.accept("goes")) {
         const auto number = static_cast<std::uint32_t>(c.integer());
-        in.goes = GoingMemory{number, static_cast<std::uint64_t>(c.integer())};
+        const auto bytes = static_cast<std::uint64_t>(c.integer());
+        in.goes = GoingMemory{number, bytes, c.accept("writable")};
       }
       if (c.accept("number")) in.number = expr(c, {" bytes"});
       p_.inputs.push_back(std::move(in));

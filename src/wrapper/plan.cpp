@@ -202,6 +202,7 @@ class Planner {
   }
   void line(const Reuse& r) {
     plan_.buffers[r.to].shares = r.from;
+    if (const Buffer& from = p_.buffers[r.from]; from.kind == BufferKind::Input) plan_.inputs[from.index].taken = true;
     plan_.buffers[r.to].first = plan_.buffers[r.to].last = static_cast<std::uint32_t>(plan_.steps.size());
   }
   void line(const AllocateComm& a) {

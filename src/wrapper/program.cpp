@@ -168,6 +168,22 @@ Exprs runtime_symbols(const Program& p) {
   return found;
 }
 
+std::set<BufferId> inputs_to_take(const Program& p) {
+  if (p.check_lifetimes) return {};  // inputs are what they were at the end of such a run
+  std::map<std::uint32_t, std::size_t> views;
+  for (const Input& in : p.inputs)
+    if (in.goes) ++views[in.goes->number];
+  std::set<BufferId> found;
+  for (const Input& in : p.inputs) {
+    if (!in.goes || !in.goes->writable || in.mutated || views[in.goes->number] != 1) continue;
+    const std::int64_t bytes = p.env->hint_or(p.buffers[in.buffer].bytes, 0);
+    if (in.goes->bytes == 0 || static_cast<std::uint64_t>(bytes) == in.goes->bytes) found.insert(in.buffer);
+  }
+  for (const Output& o : p.outputs)
+    if (auto* v = std::get_if<View>(&o.value)) found.erase(v->buffer);
+  return found;
+}
+
 std::vector<std::shared_ptr<const ops::UserKernel>> user_kernels(const Program& p) {
   std::vector<std::shared_ptr<const ops::UserKernel>> found;
   std::set<std::string> symbols;

@@ -294,6 +294,10 @@ void drop_calls(Program&, const std::set<std::size_t>& lines);
 /// comes: what is made of several has its value when the last of them has.
 Exprs runtime_symbols(const Program&);
 
+/// Inputs that go with the last call that uses them, all of whose memory is theirs as far as hints tell, and no other
+/// input's: what takes their place may be made in it.
+std::set<BufferId> inputs_to_take(const Program&);
+
 /// The users' kernels that are called, each once, in the order of their first calls.
 std::vector<std::shared_ptr<const ops::UserKernel>> user_kernels(const Program&);
 

@@ -63,7 +63,7 @@ class Text {
       if (b.kind == BufferKind::Input) {
         const Input& in = p_.inputs[b.index];
         out_ += fmt::format(" {}{}{}", ops::quote(in.name), in.mutated ? " mutated" : "", in.unused ? " unused" : "");
-        if (in.goes) out_ += fmt::format(" goes {} {}", in.goes->number, in.goes->bytes);
+        if (in.goes) out_ += text_of(*in.goes);
         if (in.number) out_ += " number " + sym::to_string(*in.number);
       }
       if (b.kind == BufferKind::Constant && p_.constants[b.index].state)

@@ -1,5 +1,6 @@
 // A checker of wrapper programs: what each line uses is there, and what is allocated is freed.
 #include <algorithm>
+#include <utility>
 
 #include "library_ops/check.h"
 #include "library_ops/collectives.h"
@@ -243,6 +244,11 @@ class Verifier {
     live(r.from);
     released(r.from);
     allocated(r.to);
+    if (const Buffer& from = p_.buffers[r.from]; from.kind == BufferKind::Input) {
+      COIL_CHECK(p_.inputs[from.index].goes && p_.inputs[from.index].goes->writable,
+                 "line {} reuses the memory of {}, which the caller has not given", at_, from.name);
+      handed_.push_back(r.from);
+    }
     COIL_CHECK(p_.env->statically_known_equal(p_.buffers[r.from].bytes, p_.buffers[r.to].bytes),
                "line {} reuses memory of another size", at_);
   }
@@ -282,6 +288,7 @@ class Verifier {
     untouched(all_of(uses(c)));
     for (std::size_t k = 0; k < c.buffers.size(); ++k)
       if (c.written[k]) written(c.buffers[k]);
+    for (BufferId b : std::exchange(handed_, {})) state_[b] = State::Dead;
     known_range(c);
     for (std::size_t k = 0; c.launch && k < c.launch->maps.size(); ++k)
       COIL_CHECK(c.launch->maps[k].pointer < c.buffers.size(), "line {} describes a tensor in buffer {} of {}", at_,
@@ -457,6 +464,7 @@ class Verifier {
   const Program& p_;
   const bool complete_;
   std::vector<State> state_;
+  std::vector<BufferId> handed_;  ///< inputs whose memory is taken over, which the call that follows reads last
   ir::KnownSymbols symbols_;
   std::vector<Block> open_;
   std::vector<bool> defined_;

@@ -1,6 +1,7 @@
 #include "passes/wrapper/lifetimes.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "runtime/plan/arena_planner.h"
@@ -104,13 +105,14 @@ class Blocks {
   std::vector<Block> all_;
 };
 
-/// A dead operand of a call whose memory the output may take over.
+/// A dead operand of a call whose memory the output may take over: a temporary, or one of `inputs`.
 std::optional<BufferId> dying_operand(const Program& p, const CallKernel& call, BufferId out, std::size_t at,
-                                      const std::vector<Lifetime>& life, const std::set<BufferId>& taken) {
+                                      const std::vector<Lifetime>& life, const std::set<BufferId>& inputs,
+                                      const std::set<BufferId>& taken) {
+  const auto has_memory = [&](BufferId b) { return p.buffers[b].kind == BufferKind::Temporary || inputs.contains(b); };
   for (auto [in, to] : call.in_place)
-    if (to == out && p.buffers[in].kind == BufferKind::Temporary && !p.buffers[in].comm && !p.buffers[out].comm &&
-        life[in].last == at && !taken.contains(in) &&
-        p.env->statically_known_equal(p.buffers[in].bytes, p.buffers[out].bytes))
+    if (to == out && has_memory(in) && !p.buffers[in].comm && !p.buffers[out].comm && life[in].last == at &&
+        !taken.contains(in) && p.env->statically_known_equal(p.buffers[in].bytes, p.buffers[out].bytes))
       return in;
   return std::nullopt;
 }
@@ -165,6 +167,7 @@ std::vector<runtime::Interval> blocks_of(const Program& p, const std::vector<Lif
                                          const Sizes& sizes) {
   std::vector<runtime::Interval> intervals(p.buffers.size());
   std::vector<BufferId> owner(p.buffers.size());
+  std::iota(owner.begin(), owner.end(), BufferId{0});
   // Whose memory a buffer takes over is born before it.
   std::vector<BufferId> by_birth;
   for (BufferId b = 0; b < owner.size(); ++b)
@@ -283,13 +286,14 @@ Takeovers hand_overs(const Program& p, const std::vector<Lifetime>& life, const 
                      const std::set<BufferId>& of_sides) {
   Takeovers from(p.buffers.size());
   const Takeovers none = from;
+  const std::set<BufferId> inputs = inputs_to_take(p);
   for (std::size_t k = 0; k < p.lines.size(); ++k) {
     const auto* call = std::get_if<CallKernel>(&p.lines[k]);
     if (!call) continue;
     std::set<BufferId> taken;
     for (BufferId b : born[k]) {
       if (p.buffers[b].kind != BufferKind::Temporary || of_sides.contains(b)) continue;
-      from[b] = dying_operand(p, *call, b, k, life, taken);
+      from[b] = dying_operand(p, *call, b, k, life, inputs, taken);
       if (from[b]) taken.insert(*from[b]);
     }
   }
@@ -325,7 +329,7 @@ void plan_lifetimes(Program& p) {
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
     const BufferKind kind = p.buffers[b].kind;
     if (touches[b].empty()) continue;
-    life[b] = blocks.around(touches[b], leaves.contains(static_cast<BufferId>(b)));
+    life[b] = blocks.around(touches[b], leaves.contains(static_cast<BufferId>(b)) || kind == BufferKind::Input);
     if (kind == BufferKind::Temporary || kind == BufferKind::Output) {
       // A communication buffer's place does not depend on what it needs in this run.
       const std::vector<std::size_t> births =

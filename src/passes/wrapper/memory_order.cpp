@@ -106,7 +106,7 @@ class Borders {
       if (auto* v = std::get_if<View>(&o.value)) leaves[v->buffer] = true;
     if (all_.size() == 1) return;
     for (BufferId b = 0; b < lines.size(); ++b)
-      if (!lines[b].empty()) widen(b, lines[b], leaves[b]);
+      if (!lines[b].empty()) widen(b, lines[b], leaves[b] || p.buffers[b].kind == BufferKind::Input);
   }
 
   const std::vector<BufferId>& at(std::size_t line) const { return touches_[line]; }
@@ -172,6 +172,7 @@ class StepsBuilder {
       : p_(p), exchanges_(exchanges), symbols_(symbols), borders_(p), failures_(out_) {
     for (const Buffer& b : p.buffers) out_.program.storages.push_back(storage_of(p, b));
     add_given();
+    takes_over_ = inputs_to_take(p);
     if (symbols == SymbolOrder::AsWritten) return;
     for (Expr s : runtime_symbols(p)) {
       places_.emplace(s, static_cast<StorageId>(out_.program.storages.size()));
@@ -294,7 +295,8 @@ class StepsBuilder {
 
   void add_in_place(StepId step, const CallKernel& call) {
     for (auto [from, to] : call.in_place)
-      if (p_.buffers[from].kind == BufferKind::Temporary && p_.buffers[to].kind == BufferKind::Temporary &&
+      if ((p_.buffers[from].kind == BufferKind::Temporary || takes_over_.contains(from)) &&
+          p_.buffers[to].kind == BufferKind::Temporary &&
           p_.env->statically_known_equal(p_.buffers[from].bytes, p_.buffers[to].bytes))
         out_.program.steps[step].in_place.emplace_back(from, to);
   }
@@ -303,6 +305,7 @@ class StepsBuilder {
   const Exchanges exchanges_;
   const SymbolOrder symbols_;
   std::unordered_map<Expr, StorageId> places_;         ///< what stands for each symbol that the run tells
+  std::set<BufferId> takes_over_;                      ///< inputs whose memory may become a temporary's
   std::map<BufferId, BufferId> shared_given_;          ///< views of given memory, with the input that has its bytes
   std::map<StorageId, std::vector<StepId>> asserted_;  ///< assertions about each so far
   LineSteps out_;

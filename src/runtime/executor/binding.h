@@ -51,7 +51,7 @@ class Binding {
   /// Whether temporaries and scratch memory are taken anew for each run: where the caller lends them, and where
   /// programs that take turns share them, as those of a forward and a backward graph do, and they are large.
   bool takes_memory_for_each_run() const {
-    constexpr std::size_t kLarge = 1 << 20;
+    constexpr std::size_t kLarge = 1 << 18;
     return borrows_memory_ || (queue_.lends() && now_.arena_bytes + now_.workspace_bytes >= kLarge);
   }
   /// Asked when sizes are bound: whether an input goes with the last step that uses it. Empty: none does.

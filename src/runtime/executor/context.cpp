@@ -20,6 +20,7 @@ struct Context::Impl {
   Binding binding;
   OutputAllocator allocate;
   InputsDone inputs_done;
+  MayGo may_take;
   std::vector<std::uint32_t> done;  ///< inputs that nothing reads any more, while their owner is told
   std::vector<Storage> fresh;       ///< memory of this call's output buffers
   std::vector<Tensor> relaid;  ///< inputs that came in another layout or from elsewhere, or share memory with one that
@@ -142,7 +143,9 @@ struct Context::Impl {
       // must lie where their type may. (Their sizes are powers of two.)
       const std::uintptr_t misaligned = (device.is_host() ? item : static_cast<std::size_t>(kDeviceAlignment)) - 1;
       const bool aligned = (reinterpret_cast<std::uintptr_t>(at) & misaligned) == 0;
-      if (here && aligned && !overlaps[i] && (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
+      const bool is_ours = !plan().inputs[i].taken || (may_take && may_take(static_cast<std::uint32_t>(i)));
+      if (here && aligned && is_ours && !overlaps[i] &&
+          (as_bound || same_layout(bound.sizes, given.strides, bound.strides))) {
         if (relaid[i].storage.data) relaid[i].storage = {};
         binding.place_input(i, at);
         if (!bound.patches.empty()) spots.push_back({static_cast<std::uint32_t>(i), skipped, misaligned});
@@ -165,6 +168,7 @@ struct Context::Impl {
     for (const Spot& s : spots) {
       std::byte* const at = inputs[s.input].storage.data.get() + s.skipped;
       if (reinterpret_cast<std::uintptr_t>(at) & s.misaligned) return false;
+      if (plan().inputs[s.input].taken && !(may_take && may_take(s.input))) return false;
       binding.place_input(s.input, at);
     }
     return true;
@@ -356,8 +360,9 @@ std::uint64_t Context::measured_bytes() const { return impl_->queue->measured_by
 
 void Context::set_output_allocator(OutputAllocator allocate) { impl_->allocate = std::move(allocate); }
 
-void Context::set_inputs_done(InputsDone done, MayGo may_go) {
+void Context::set_inputs_done(InputsDone done, MayGo may_go, MayGo may_take) {
   impl_->inputs_done = std::move(done);
+  impl_->may_take = std::move(may_take);
   impl_->binding.set_may_go(std::move(may_go));
 }
 

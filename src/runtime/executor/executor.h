@@ -64,8 +64,9 @@ class Context {
   /// queued), so that their owner may let go of them; not of those that an output views, that the program writes to or
   /// that lie on another device, nor of a program that is recorded or has sizes that only its run tells. An empty
   /// function: nobody hears. `may_go` is asked when sizes are bound: the memory that goes is reckoned with where
-  /// temporaries are placed.
-  void set_inputs_done(InputsDone done, MayGo may_go = {});
+  /// temporaries are placed. `may_take` is asked in each run, of inputs in whose memory the program makes values of its
+  /// own (Input::taken): whether nobody else has that memory; else, and without the function, the run copies them.
+  void set_inputs_done(InputsDone done, MayGo may_go = {}, MayGo may_take = {});
   /// On a device that runs ahead: outputs, temporaries and scratch memory all come from `allocate` from now on, and
   /// temporaries go back as soon as a run's work is queued, so that programs which take turns on one stream share them.
   /// An empty function restores the pool. Temporaries are then allocated in a few pieces where that keeps the most that

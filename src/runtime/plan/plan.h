@@ -78,6 +78,7 @@ struct Input {
   std::vector<Slot> sizes, strides;
   bool mutated = false;  ///< the program writes to it
   bool unused = false;   ///< exported as a fixed value: accepted, not read
+  bool taken = false;    ///< its memory becomes a temporary's: a copy, where the caller does not let go of it
 };
 
 /// A weight, buffer or constant. Bytes are in the package's weights entry, page-aligned, at `file_offset`. `state` ones

@@ -270,13 +270,14 @@ Step step_from(const Json& j) {
 }
 
 Json to_json(const Input& in) {
-  return {{"name", in.name},       {"dtype", short_name(in.dtype)}, {"sizes", in.sizes},
-          {"strides", in.strides}, {"mutated", in.mutated},         {"unused", in.unused}};
+  return {{"name", in.name},       {"dtype", short_name(in.dtype)}, {"sizes", in.sizes}, {"strides", in.strides},
+          {"mutated", in.mutated}, {"unused", in.unused},           {"taken", in.taken}};
 }
 
 Input input_from(const Json& j) {
   return {j.at("name").get<std::string>(), dtype_from(j.at("dtype")),   integers<Slot>(j.at("sizes")),
-          integers<Slot>(j.at("strides")), j.at("mutated").get<bool>(), j.at("unused").get<bool>()};
+          integers<Slot>(j.at("strides")), j.at("mutated").get<bool>(), j.at("unused").get<bool>(),
+          j.value("taken", false)};
 }
 
 Json to_json(const Constant& c) {
