@@ -13,7 +13,7 @@ import warnings
 import torch
 from torch._functorch import partitioners
 
-from . import draws, triton_kernels, triton_memory, windows
+from . import draws, duplicates, triton_kernels, triton_memory, windows
 from .adder import Adder, dense_order, sizes_of
 
 aten = torch.ops.aten
@@ -80,13 +80,14 @@ def prepare(joint, torchs_random):
     if not torchs_random:
         draws.draw_again(joint)
     joint.meta["draws"] = draws.keep_other_draws(joint)
+    duplicates.share(joint.graph)
 
 
 def divided(joint, inputs, budget, **options):
     """A prepared graph in two, as torch's partitioner divides it with this budget. With 1 the graph is used up."""
     # At 0 nothing but inputs is kept, not even a seed.
     share = budget or (1e-6 if joint.meta["draws"] else 0)
-    with torch._functorch.config.patch(activation_memory_budget=share), _computed_again():
+    with torch._functorch.config.patch(activation_memory_budget=share, cse=False), _computed_again():
         return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
 
 
