@@ -1,5 +1,5 @@
-"""Values of a graph that are computed twice, before torch's partitioner chooses among them. (Its own pass does the same;
-it brings half of Inductor into the process, which takes as long as the division of a small model.)
+"""Values of a graph that are computed twice, before torch's partitioner chooses among them. Its own pass does the same,
+but brings half of Inductor into the process, which takes as long as the division of a small model.
 """
 
 import numbers
@@ -21,8 +21,8 @@ _UNWRITTEN = {
 
 
 def share(graph):
-    """What an operator gives of the same operands is computed once, between two calls that write to memory. Results keep
-    memory of their own.
+    """What an operator gives of the same operands is computed once, between two calls that write to memory. Results
+    keep memory of their own.
     """
     seen = {}
     apart = _memory_of(graph.output_node().all_input_nodes)
