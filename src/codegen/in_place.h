@@ -16,8 +16,12 @@ using InPlacePairs = std::vector<std::pair<ir::BufferId, ir::BufferId>>;
 InPlacePairs in_place_pairs(const ir::Graph&, const LoopNest&, const std::function<bool(const Statement&)>& takes_part,
                             const std::function<bool(ir::BufferId)>& only_read);
 
-/// The same on a GPU. `outer`: whether results that are made once for each outer point take part; not where one thread
-/// writes for all.
-InPlacePairs in_place_pairs(const ir::Graph&, const LoopNest&, const KernelArguments&, bool outer);
+/// How a kernel of a GPU goes through the statements of a nest.
+struct InPlaceForm {
+  bool outer = true;  ///< what is made once for each outer point takes part; not where one thread writes for all
+  /// The statements of a level are one loop, whose turns load an element once, whoever reads it, and before they store.
+  bool loads_once = false;
+};
+InPlacePairs in_place_pairs(const ir::Graph&, const LoopNest&, const KernelArguments&, InPlaceForm);
 
 }  // namespace coil::codegen

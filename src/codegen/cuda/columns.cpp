@@ -22,7 +22,7 @@ class Columns {
         down_(config.team),
         beside_(config.rows),
         accumulators_(b.nest.statements.size()) {
-    b.outer_in_place = false;
+    b.in_place.outer = false;
     b.lanes = {outer_.back().var, width_};
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "codegen/compared.h"
-#include "codegen/in_place.h"
 #include "codegen/index_width.h"
 #include "ir/comm_buffers.h"
 #include "support/error.h"
@@ -366,7 +365,7 @@ std::string KernelBuilder::begin_peer_sum(KernelParts& parts) {
 Kernel KernelBuilder::finish(SymbolicLaunch launch) {
   Kernel k;
   if (sum_) pointer(*sum_, false), pointer(ir::peer_table(graph, *sum_), true), sum_elements();
-  k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
+  k.in_place = in_place_pairs(graph, nest, arguments_, in_place);
   // Other ranks read it until all kernels have read theirs.
   std::erase_if(k.in_place, [&](const auto& pair) { return sum_ == pair.first; });
   std::vector<DevicePointer> pointers;

@@ -14,6 +14,7 @@
 
 #include "codegen/coarse.h"
 #include "codegen/cuda/dialect.h"
+#include "codegen/in_place.h"
 #include "codegen/kernel.h"
 #include "codegen/kernel_arguments.h"
 #include "codegen/lanes.h"
@@ -114,8 +115,8 @@ class KernelBuilder {
   Kernel finish(SymbolicLaunch launch);
   /// Memory that the threads of a block share: declared in front of the kernel's lines.
   void shared(const std::string& declaration) { head_ += fmt::format("  {} {};\n", dialect.shared, declaration); }
-  /// Pairs of buffers that may share memory; row kernels leave out what one thread writes for all.
-  bool outer_in_place = true;
+  /// For the pairs of buffers that may share memory.
+  InPlaceForm in_place;
   /// Threads of the kernel do not wait for each other: each may leave when the run has failed.
   bool stops_any_time = false;
 

@@ -128,6 +128,7 @@ class PointRuns {
     if (!dims_.empty()) b_.lanes = {dims_.back().var, width};
     // A run's last dimension counts runs.
     if (width > 1) runs_.back() = {dims_.back().var, sym::floor_div(dims_.back().size, width)};
+    b.in_place.loads_once = true;
     count_ = b_.env().simplify(product_of(runs_));
   }
 

@@ -30,7 +30,7 @@ class Rows {
         unrolled_(!config_.looped),
         ends_short_(config_.partial_vectors),
         accumulators_(b.nest.statements.size()) {
-    b.outer_in_place = false;
+    b.in_place = {.outer = false, .loads_once = true};
     for (Scalar n : plan.coarse) b.make_coarse(n);
     if (config_.ragged) count_from_vectors();
     if (!inner_.empty()) b.lanes = {inner_.back().var, width_};

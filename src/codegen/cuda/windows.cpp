@@ -19,7 +19,7 @@ class Windows {
     down_ = c.team;
     beside_ = c.rows;
     across_ = c.threads / (down_ * beside_);
-    b_.outer_in_place = false;
+    b_.in_place.outer = false;
     b_.lanes = {b_.nest.outer.back().var, c.vector};
   }
 

@@ -341,7 +341,7 @@ Kernel TritonBody::finish(Exprs grid, int warps, std::vector<std::pair<std::stri
   k.may_fail = may_fail_;
   k.triton = std::move(parts);
   arguments_.give(k);
-  k.in_place = in_place_pairs(graph, nest, arguments_, outer_in_place);
+  k.in_place = in_place_pairs(graph, nest, arguments_, {.outer = outer_in_place});
   for (Expr& e : grid) e = env().simplify(e);
   k.launch = SymbolicLaunch{.grid = std::move(grid), .block = 32 * warps};
   return k;
