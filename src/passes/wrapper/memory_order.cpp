@@ -172,6 +172,7 @@ class StepsBuilder {
       : p_(p), exchanges_(exchanges), symbols_(symbols), borders_(p), failures_(out_) {
     for (const Buffer& b : p.buffers) out_.program.storages.push_back(storage_of(p, b));
     add_given();
+    count_results();
     takes_over_ = inputs_to_take(p);
     if (symbols == SymbolOrder::AsWritten) return;
     for (Expr s : runtime_symbols(p)) {
@@ -209,6 +210,13 @@ class StepsBuilder {
  private:
   bool of_caller(BufferId b) const {
     return out_.program.storages[b].of == StorageClass::Caller || out_.program.storages[b].of == StorageClass::Given;
+  }
+
+  /// Results come when they are made. Where there are several, when that is decides about memory as well.
+  void count_results() {
+    constexpr int kSeveral = 4;
+    const auto is_result = [](const Buffer& b) { return b.kind == BufferKind::Output; };
+    if (std::ranges::count_if(p_.buffers, is_result) >= kSeveral) out_.program.counts_callers = true;
   }
 
   /// Of inputs whose memory goes. All of it is the first input's of its number, and the others' is nothing.
@@ -363,7 +371,7 @@ void order_for_memory(Program& p) {
   const std::uint64_t saved = order.written.temporaries - order.found.temporaries;
   // Where the caller's memory counts, temporaries lie in pieces, which come close to the estimate.
   const bool is_better =
-      saved * 64 > order.written.temporaries &&
+      saved * (steps.program.counts_callers ? 512 : 64) > order.written.temporaries &&
       (steps.program.counts_callers || packed_bytes(steps.program, order.steps) < packed_bytes(steps.program, written));
   if (is_better) p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
   const std::vector<StepId> late = scheduler::begun_late(steps.program, is_better ? order.steps : written);
