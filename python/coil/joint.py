@@ -13,7 +13,7 @@ import warnings
 import torch
 from torch._functorch import partitioners
 
-from . import draws, duplicates, triton_kernels, triton_memory, windows
+from . import draws, duplicates, operands, triton_kernels, triton_memory, windows
 from .adder import Adder, dense_order, sizes_of
 
 aten = torch.ops.aten
@@ -81,6 +81,7 @@ def prepare(joint, torchs_random):
         draws.draw_again(joint)
     joint.meta["draws"] = draws.keep_other_draws(joint)
     duplicates.share(joint.graph)
+    operands.compute_again(joint, _reached(_tangents(joint)), _is_pointwise, _is_view)
 
 
 def divided(joint, inputs, budget, **options):
@@ -88,7 +89,12 @@ def divided(joint, inputs, budget, **options):
     # At 0 nothing but inputs is kept, not even a seed.
     share = budget or (1e-6 if joint.meta["draws"] else 0)
     with torch._functorch.config.patch(activation_memory_budget=share, cse=False), _computed_again():
-        return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
+        try:
+            return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
+        except RuntimeError:  # some of what is to be computed again cannot be
+            if not operands.forget(joint):
+                raise
+            return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
 
 
 @contextlib.contextmanager

@@ -327,3 +327,38 @@ def test_what_is_kept_once_is_right():
         torch.testing.assert_close(got, want)
     first, copy, other = (t.untyped_storage().data_ptr() for t in made)
     assert first == copy != other
+
+
+class Gate(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.up, self.gate, self.down = nn.Linear(64, 256), nn.Linear(64, 256), nn.Linear(256, width)
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+@pytest.mark.parametrize("activation", [nn.GELU, nn.SiLU, lambda: nn.GELU(approximate="tanh"), nn.Mish])
+def test_activations_in_front_of_wide_products_are_computed_again(activation):
+    """What the activation reads is kept in any case, for its own gradient."""
+    torch.manual_seed(0)
+    x, wide = torch.randn(128, 64), 128 * 256 * 4
+    model = nn.Sequential(nn.Linear(64, 256), activation(), nn.Linear(256, 512))
+    assert sum(kept(model, x).values()) <= wide + SMALL
+    narrow = nn.Sequential(nn.Linear(64, 256), activation(), nn.Linear(256, 32))
+    assert sum(kept(narrow, x).values()) >= 2 * wide, "to write it again would take long beside so small a product"
+
+
+def test_gates_are_computed_again():
+    torch.manual_seed(0)
+    x, wide = torch.randn(128, 64), 128 * 256 * 4
+    assert sum(kept(Gate(512), x).values()) <= 2 * wide + SMALL
+    assert sum(kept(Gate(512), x, torch.bfloat16).values()) <= wide + x.nbytes // 2 + 4 * 64 * 512 * 2 + SMALL
+
+
+def test_activations_that_are_read_by_loops_are_kept():
+    """relu's own gradient reads its result, and what it read is not kept."""
+    torch.manual_seed(0)
+    x, wide = torch.randn(128, 64), 128 * 256 * 4
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 512))
+    assert sum(kept(model, x).values()) <= wide + SMALL

@@ -371,7 +371,7 @@ void order_for_memory(Program& p) {
   const std::uint64_t saved = order.written.temporaries - order.found.temporaries;
   // Where the caller's memory counts, temporaries lie in pieces, which come close to the estimate.
   const bool is_better =
-      saved * (steps.program.counts_callers ? 512 : 64) > order.written.temporaries &&
+      saved * 64 > order.written.temporaries &&
       (steps.program.counts_callers || packed_bytes(steps.program, order.steps) < packed_bytes(steps.program, written));
   if (is_better) p.memory_order = {order.written.temporaries, order.found.temporaries, std::string(order.name)};
   const std::vector<StepId> late = scheduler::begun_late(steps.program, is_better ? order.steps : written);
