@@ -3,6 +3,7 @@ partitioner would keep both, since a product reads the one and a loop the other.
 the one beside its own result, for a pass over memory more.
 """
 
+import collections
 import functools
 import math
 import operator
@@ -30,7 +31,12 @@ def compute_again(joint, backward, is_pointwise, is_view):
     """`backward`: the nodes of that direction."""
     is_view = functools.partial(_is_view_of_one, is_view)
     read = _read_by_loops(backward, is_view)
-    roots = [made for node in read if (made := _root(node, is_pointwise, is_view)) and made[0] not in backward]
+    made, through = collections.Counter(), collections.Counter()
+    for node in read:
+        root, between = _root(node, is_pointwise, is_view)
+        if root is not None and root not in backward:
+            made[root] += 1
+            through.update((root, step) for step in between)
     for product in backward:
         if product.target not in _PRODUCTS:
             continue
@@ -41,9 +47,9 @@ def compute_again(joint, backward, is_pointwise, is_view):
             value = operand
             while is_view(value):
                 value = value.all_input_nodes[0]
-            # What is made of the value itself asks for nothing beside it.
-            kept = read | {root for root, through in roots if value not in through}
-            for step in _steps(operand, kept, backward, is_pointwise, is_view) or ():
+            # What loops read of the value itself asks for nothing beside it.
+            is_kept = lambda node, value=value: node in read or made[node] > through[node, value]
+            for step in _steps(operand, is_kept, backward, is_pointwise, is_view) or ():
                 step.meta["recompute"], step.meta["again"] = CheckpointPolicy.MUST_RECOMPUTE, True
 
 
@@ -76,7 +82,7 @@ def _read_by_loops(backward, is_view):
 
 def _root(value, is_pointwise, is_view):
     """The one call as large that a value is made of element by element, which then is as good to keep, and the calls
-    between; None where there are several, or it is made otherwise.
+    between; None, and none, where there are several or it is made otherwise.
     """
     most, seen, waiting, roots = _count(value.meta["val"]), set(), [value], set()
     while waiting:
@@ -90,8 +96,8 @@ def _root(value, is_pointwise, is_view):
         else:
             roots.add(node)
         if len(seen) > _MOST_STEPS or len(roots) > 1:
-            return None
-    return next(((root, seen) for root in roots if root.op == "call_function"), None)
+            return None, ()
+    return next(((root, seen) for root in roots if root.op == "call_function"), (None, ()))
 
 
 def _is_worth_it(product, operand):
@@ -118,7 +124,7 @@ def _hint(size):
     return size if type(size) is int else size.node.hint or 1
 
 
-def _steps(value, read, backward, is_pointwise, is_view):
+def _steps(value, is_kept, backward, is_pointwise, is_view):
     """The calls that make a value of what the backward direction reads by loops; None where something else as large is
     needed, something wider, or nothing of that kind. What loops read and can make of other things that they read is
     made again as well.
@@ -132,7 +138,7 @@ def _steps(value, read, backward, is_pointwise, is_view):
             return [], False
         is_large = _count(tensor) * 8 > most
         made = made_of(node) if is_pointwise(node) or is_view(node) or node.target in _BY_ELEMENT else None
-        if node in read:
+        if is_kept(node):
             again = made if made and made[1] else ([], is_large)
             return None if is_large and not again[0] and tensor.element_size() > width else again
         return made if made or is_large else ([], False)
@@ -147,5 +153,5 @@ def _steps(value, read, backward, is_pointwise, is_view):
         return [node, *(step for part in parts for step in part[0])], any(part[1] for part in parts)
 
     steps = []
-    found = None if value in read or not (is_pointwise(value) or is_view(value)) else made_of(value)
+    found = None if is_kept(value) or not (is_pointwise(value) or is_view(value)) else made_of(value)
     return found[0] if found and found[1] else None
