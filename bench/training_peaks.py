@@ -7,7 +7,8 @@ usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--dropout
 The step runs under autocast to bf16. Coil's graphs are planned and then carried out by torch: `least` is what is live
 at the fullest step, `pieces` what a run on torch's memory takes (runtime/plan/arena_pieces.h), `one arena` the same
 with temporaries in one block for the whole run. Each is the larger of the forward graph's peak, and the backward
-graph's with what was kept; scratch memory of libraries is not in it.
+graph's with what was kept; scratch memory of libraries is not in it. Which activations gradients compute again is
+chosen as for the CPU (python/coil/operands.py), where the step is traced.
 """
 
 import argparse

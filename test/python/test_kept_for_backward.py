@@ -362,3 +362,20 @@ def test_activations_that_are_read_by_loops_are_kept():
     x, wide = torch.randn(128, 64), 128 * 256 * 4
     model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 512))
     assert sum(kept(model, x).values()) <= wide + SMALL
+
+
+def test_a_division_that_fails_is_made_without(monkeypatch):
+    """What is to be computed again may be what torch's partitioner cannot: it then decides for itself."""
+    real, calls = joint.partitioners.min_cut_rematerialization_partition, []
+
+    def fails_once(*args, **options):
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError("failed to partition")
+        return real(*args, **options)
+
+    monkeypatch.setattr(joint.partitioners, "min_cut_rematerialization_partition", fails_once)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 512))
+    assert sum(kept(model, torch.randn(128, 64)).values()) >= 2 * 128 * 256 * 4
+    assert len(calls) == 2

@@ -91,7 +91,9 @@ def test_what_others_hold_is_copied(tmp_path):
         with torch.autograd.graph.saved_tensors_hooks(hook, lambda t: t):
             torch.testing.assert_close(gradients(call, model, x), want, rtol=1e-4, atol=2e-5)
     assert taken(tmp_path)
-    assert held and all(torch.equal(now, then) for now, then in held), "what a hook holds was written to"
+    assert len(held) > 4
+    for tensor, copy in held:
+        torch.testing.assert_close(tensor, copy, rtol=0, atol=0)
     with torch._functorch.config.patch(donated_buffer=False):
         call = compiled(model, tmp_path)
         again = gradients(call, model, x, retain_graph=True)
