@@ -94,6 +94,12 @@ def _threshold_backward(grad, self, threshold):
     return torch.where((self.float() if narrow else self) <= threshold, 0, grad)
 
 
+def _hardtanh_backward(grad, self, low, high):
+    """Eager compares 16-bit floats with bounds in f32; torch's own before 2.13 rounds those to 16 bits."""
+    wide = self.float() if self.dtype in (torch.float16, torch.bfloat16) else self
+    return torch.where((wide <= low) | (wide >= high), 0, grad)
+
+
 def _safe_softmax(self, dim, dtype=None):
     """0 in rows of nothing but -inf, which the maxima tell that a softmax has in any case."""
     made = torch.softmax(self, dim, dtype)
@@ -150,6 +156,7 @@ def _torch_decompositions(differentiated):
             torch.ops.aten.native_group_norm.default: _native_group_norm,
             torch.ops.aten._safe_softmax.default: _safe_softmax,
             torch.ops.aten.threshold_backward.default: _threshold_backward,
+            torch.ops.aten.hardtanh_backward.default: _hardtanh_backward,
         }
         | TRANSFORMER_LAYERS
     )

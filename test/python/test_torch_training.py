@@ -444,3 +444,19 @@ def test_gradients_read_written_inputs_as_they_were(dynamic):
                 sum(t.square().sum() for t in (results if isinstance(results, tuple) else (results,))).backward()
             outcomes.append((x.grad, b))
         torch.testing.assert_close(outcomes[1], outcomes[0], msg=lambda text: f"{f.__name__}: {text}")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_bounds_of_hardtanh_are_not_rounded(dtype):
+    """0.7 lies between two numbers of 16 bits; the slope is 1 at the lower one."""
+    near = torch.tensor(0.7, dtype=dtype)
+    x = torch.stack([near, -near, near * 2, torch.zeros_like(near)])
+
+    def slope(function):
+        given = x.clone().requires_grad_()
+        function(given).sum().backward()
+        return given.grad
+
+    bounded = lambda x: torch.nn.functional.hardtanh(x, -0.7, 0.7)
+    torch._dynamo.reset()
+    assert torch.equal(slope(torch.compile(bounded, backend="coil")), slope(bounded))
