@@ -49,7 +49,7 @@ def compute_again(joint, backward, is_pointwise, is_view):
                 value = value.all_input_nodes[0]
             # What loops read of the value itself asks for nothing beside it.
             is_kept = lambda node, value=value: node in read or made[node] > through[node, value]
-            for step in _steps(operand, is_kept, backward, is_pointwise, is_view) or ():
+            for step in _steps(operand, is_kept, is_pointwise, is_view) or ():
                 step.meta["recompute"], step.meta["again"] = CheckpointPolicy.MUST_RECOMPUTE, True
 
 
@@ -124,7 +124,7 @@ def _hint(size):
     return size if type(size) is int else size.node.hint or 1
 
 
-def _steps(value, is_kept, backward, is_pointwise, is_view):
+def _steps(value, is_kept, is_pointwise, is_view):
     """The calls that make a value of what the backward direction reads by loops; None where something else as large is
     needed, something wider, or nothing of that kind. What loops read and can make of other things that they read is
     made again as well.
