@@ -7,20 +7,20 @@ usage: training_peaks.py [NAME,...] [--device cuda:0] [--no-inductor] [--dropout
 The step runs under autocast to bf16. Coil's graphs are planned and then carried out by torch: `least` is what is live
 at the fullest step, `pieces` what a run on torch's memory takes (runtime/plan/arena_pieces.h), `one arena` the same
 with temporaries in one block for the whole run. Each is the larger of the forward graph's peak, and the backward
-graph's with what was kept; scratch memory of libraries is not in it. Which activations gradients compute again is
-chosen as for the CPU (python/coil/operands.py), where the step is traced.
+graph's with what was kept; scratch memory of libraries is not in it.
 """
 
 import argparse
 import contextlib
 import pathlib
 import sys
+import unittest.mock
 
 import torch
 from torch import nn
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "build/python"))
-from coil import budget, dynamo, joint, offload  # noqa: E402
+from coil import budget, dynamo, joint, offload, operands  # noqa: E402
 from coil.graph import translate  # noqa: E402
 from common import table  # noqa: E402
 from memory_budget import model_of  # noqa: E402
@@ -172,7 +172,9 @@ def planning(log, device, settings):
 
     dynamo.compile_graph, budget._place = planned, lambda traced, options: device
     try:
-        yield
+        # The step is traced on the CPU, where other activations would be computed again.
+        with unittest.mock.patch.object(operands, "_is_on_gpu", lambda value: device.startswith("cuda")):
+            yield
     finally:
         dynamo.compile_graph, budget._place = compile, place
 

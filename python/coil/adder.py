@@ -54,3 +54,11 @@ def size_of(call, operand, d):
     size = operand.meta["val"].shape[d]
     known = size if type(size) is int else size.node.maybe_as_int()  # a guard may have fixed it since
     return call(torch.ops.aten.sym_size.int, operand, d) if known is None else known
+
+
+def sized_like(operand, order, call):
+    """Zeros in the place of an operand that is only asked how large it is and in which order its dimensions lie."""
+    value, sizes = operand.meta["val"], sizes_of(call, operand)
+    with value.fake_mode:
+        zeros = call(torch.ops.aten.full.default, [sizes[d] for d in order], 0, dtype=value.dtype, device=value.device)
+    return call(torch.ops.aten.permute.default, zeros, [order.index(d) for d in range(value.dim())])

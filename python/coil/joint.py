@@ -13,8 +13,8 @@ import warnings
 import torch
 from torch._functorch import partitioners
 
-from . import draws, duplicates, operands, triton_kernels, triton_memory, windows
-from .adder import Adder, dense_order, sizes_of
+from . import draws, duplicates, late_products, operands, triton_kernels, triton_memory, windows
+from .adder import Adder, dense_order, sized_like
 
 aten = torch.ops.aten
 
@@ -81,7 +81,7 @@ def prepare(joint, torchs_random):
         draws.draw_again(joint)
     joint.meta["draws"] = draws.keep_other_draws(joint)
     duplicates.share(joint.graph)
-    operands.compute_again(joint, _reached(_tangents(joint)), _is_pointwise, _is_view)
+    operands.compute_again(joint, _reached(_tangents(joint)), _is_pointwise, _is_view, bytes_of)
 
 
 def divided(joint, inputs, budget, **options):
@@ -90,11 +90,13 @@ def divided(joint, inputs, budget, **options):
     share = budget or (1e-6 if joint.meta["draws"] else 0)
     with torch._functorch.config.patch(activation_memory_budget=share, cse=False), _computed_again():
         try:
-            return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
+            forward, backward = partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
         except RuntimeError:  # some of what is to be computed again cannot be
             if not operands.forget(joint):
                 raise
             return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
+    late_products.postpone(backward, _is_loop, _is_view)
+    return forward, backward
 
 
 @contextlib.contextmanager
@@ -166,6 +168,14 @@ def _is_view(node):
 
 def _is_pointwise(node):
     return node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
+
+
+def _is_loop(node):
+    """Whether a call becomes loops, which share kernels with others."""
+    if node.op != "call_function" or _is_pointwise(node) or _is_view(node):
+        return node.op == "call_function"
+    tags, packet = getattr(node.target, "tags", ()), getattr(node.target, "overloadpacket", None)
+    return torch.Tag.reduction in tags or packet in _FUSED or packet in (aten._to_copy, aten.clone, aten.expand)
 
 
 def owners(graph_module):
@@ -410,11 +420,7 @@ def free_operands(joint):
         if order is None:
             continue
         add = Adder(joint.graph, node.prev, node.meta)
-        sizes = sizes_of(add, node.args[1])
-        with value.fake_mode:
-            stand_in = add(aten.full.default, [sizes[d] for d in order], 0, dtype=value.dtype, device=value.device)
-        stand_in = add(aten.permute.default, stand_in, [order.index(d) for d in range(value.dim())])
-        node.replace_input_with(node.args[1], stand_in)
+        node.replace_input_with(node.args[1], sized_like(node.args[1], order, add))
     joint.recompile()
 
 

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 aten = torch.ops.aten
 
-_PRODUCTS = {
+PRODUCTS = {
     aten.mm.default,
     aten.bmm.default,
     aten.addmm.default,
@@ -22,35 +22,97 @@ _PRODUCTS = {
 }
 _BY_ELEMENT = {aten._to_copy.default, aten.clone.default, aten.expand.default}
 # Multiplications of each element in the product, for which writing it once more is little.
-_LEAST_ON_CPU = 64
-_LEAST = 768
+_LEAST = 64
+# Part of a step's memory that a GPU's gradients give up for that: what is written again costs time there.
+_ENOUGH = 0.15
 _MOST_STEPS = 16
 
 
-def compute_again(joint, backward, is_pointwise, is_view):
+def compute_again(joint, backward, is_pointwise, is_view, bytes_of):
     """`backward`: the nodes of that direction."""
-    is_view = functools.partial(_is_view_of_one, is_view)
-    read = _read_by_loops(backward, is_view)
-    made, through = collections.Counter(), collections.Counter()
-    for node in read:
-        root, between = _root(node, is_pointwise, is_view)
-        if root is not None and root not in backward:
-            made[root] += 1
-            through.update((root, step) for step in between)
-    for product in backward:
-        if product.target not in _PRODUCTS:
-            continue
-        for operand in product.all_input_nodes:
-            is_value = isinstance(operand.meta.get("val"), torch.Tensor) and operand.op == "call_function"
-            if operand in backward or not is_value or not _is_worth_it(product, operand):
+    choice = _Choice(joint, backward, is_pointwise, functools.partial(_is_view_of_one, is_view), bytes_of)
+    found = choice.found()
+    left = choice.worth() if any(_is_on_gpu(value.meta["val"]) for value in found) else math.inf
+    for value, (_, steps) in sorted(found.items(), key=lambda item: -item[1][0]):
+        if left <= 0:
+            break
+        left -= bytes_of(value.meta["val"])
+        for step in steps:
+            step.meta["recompute"], step.meta["again"] = CheckpointPolicy.MUST_RECOMPUTE, True
+
+
+class _Choice:
+    def __init__(self, joint, backward, is_pointwise, is_view, bytes_of):
+        self.joint, self.backward = joint, backward
+        self.is_pointwise, self.is_view = is_pointwise, is_view
+        self.bytes_of = lambda node: bytes_of(node.meta.get("val"))
+        self.products = [n for n in joint.graph.nodes if n in backward and n.target in PRODUCTS]
+        self.read = _read_by_loops(backward, is_view)
+
+    def found(self):
+        """Of each value that can be computed again: how often a product multiplies each element, and the calls."""
+        made, through = collections.Counter(), collections.Counter()
+        for node in self.read:
+            root, between = _root(node, self.is_pointwise, self.is_view)
+            if root is not None and root not in self.backward:
+                made[root] += 1
+                through.update((root, step) for step in between)
+        found = {}
+        for product in self.products:
+            for operand in product.all_input_nodes:
+                is_value = isinstance(operand.meta.get("val"), torch.Tensor) and operand.op == "call_function"
+                if operand in self.backward or not is_value or _intensity(product, operand) < _LEAST:
+                    continue
+                value = memory_of(operand, self.is_view)
+                # What loops read of the value itself asks for nothing beside it.
+                is_kept = lambda node, value=value: node in self.read or made[node] > through[node, value]
+                steps = _steps(operand, is_kept, self.is_pointwise, self.is_view)
+                if steps:
+                    intensity, others = found.get(value, (0, ()))
+                    found[value] = max(intensity, _intensity(product, operand)), (*others, *steps)
+        return found
+
+    def worth(self):
+        """Bytes whose absence lowers the peak: when the backward direction ends, all gradients are in memory, and
+        nothing that was saved.
+        """
+        results = self.joint.graph.output_node().all_input_nodes
+        gradients = {memory_of(node, self.is_view) for node in results if node in self.backward}
+        at_end = sum(map(self.bytes_of, gradients))
+        saved = sum(map(self.bytes_of, self.saved()))
+        given = sum(map(self.bytes_of, self.joint.graph.find_nodes(op="placeholder")))
+        return min(_ENOUGH * (given + max(saved, at_end)), saved - at_end)
+
+    def saved(self):
+        """What the forward direction keeps where only loops compute again what they read: what products read, and of
+        what loops read all that is not made, element by element, of other kept values.
+        """
+        by_products = {operand for product in self.products for operand in product.all_input_nodes}
+        at_hand, kept = set(), set()
+        for node in self.joint.graph.nodes:
+            if node in self.backward or node.op == "output":
                 continue
-            value = operand
-            while is_view(value):
-                value = value.all_input_nodes[0]
-            # What loops read of the value itself asks for nothing beside it.
-            is_kept = lambda node, value=value: node in read or made[node] > through[node, value]
-            for step in _steps(operand, is_kept, is_pointwise, is_view) or ():
-                step.meta["recompute"], step.meta["again"] = CheckpointPolicy.MUST_RECOMPUTE, True
+            memory = memory_of(node, self.is_view)
+            by_element = node.op == "call_function" and (self.is_pointwise(node) or node.target in _BY_ELEMENT)
+            if node.op == "placeholder" or (by_element and at_hand.issuperset(node.all_input_nodes)):
+                at_hand.add(node)
+            elif node in self.read or (memory is not node and memory in at_hand):
+                at_hand.add(node)
+                kept.add(memory)
+            if node in by_products:
+                kept.add(memory)
+        return [node for node in kept if node.op == "call_function"]
+
+
+def memory_of(node, is_view):
+    while node.op == "call_function" and is_view(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def count(tensor):
+    """Elements, by hints."""
+    return math.prod(map(_hint, tensor.shape))
 
 
 def forget(joint):
@@ -70,7 +132,7 @@ def _read_by_loops(backward, is_view):
     """Tensors of the forward direction that the backward one reads otherwise than by products."""
     found = set()
     for node in backward:
-        if node.target in _PRODUCTS or node.op == "output":
+        if node.target in PRODUCTS or node.op == "output":
             continue
         for value in node.all_input_nodes:
             while value not in backward and isinstance(value.meta.get("val"), torch.Tensor) and value not in found:
@@ -84,11 +146,11 @@ def _root(value, is_pointwise, is_view):
     """The one call as large that a value is made of element by element, which then is as good to keep, and the calls
     between; None, and none, where there are several or it is made otherwise.
     """
-    most, seen, waiting, roots = _count(value.meta["val"]), set(), [value], set()
+    most, seen, waiting, roots = count(value.meta["val"]), set(), [value], set()
     while waiting:
         node = waiting.pop()
         tensor = node.meta.get("val")
-        if node in seen or not isinstance(tensor, torch.Tensor) or _count(tensor) * 8 <= most:
+        if node in seen or not isinstance(tensor, torch.Tensor) or count(tensor) * 8 <= most:
             continue
         seen.add(node)
         if node.op == "call_function" and (is_pointwise(node) or is_view(node) or node.target in _BY_ELEMENT):
@@ -100,28 +162,26 @@ def _root(value, is_pointwise, is_view):
     return next(((root, seen) for root in roots if root.op == "call_function"), (None, ()))
 
 
-def _is_worth_it(product, operand):
-    if operand.meta["val"].device.type == "cpu":
-        return _intensity(product, operand) >= _LEAST_ON_CPU
-    # In front of convolutions there are mostly norms, which take a pass of their own there.
-    return product.target is not aten.convolution_backward.default and _intensity(product, operand) >= _LEAST
-
-
 def _intensity(product, operand):
     """How often the product multiplies each element of the operand; by hints."""
     if product.target is aten.convolution_backward.default:
         gradient, _, weight = (node.meta["val"] for node in product.args[:3])
-        return _count(gradient) * _count(weight) / max(1, _count(operand.meta["val"]) * _hint(weight.shape[0]))
+        return count(gradient) * count(weight) / max(1, count(operand.meta["val"]) * _hint(weight.shape[0]))
     a, b = (node.meta["val"] for node in product.args[-2:])
-    return _count(a) * _hint(b.shape[-1]) / max(1, _count(operand.meta["val"]))
-
-
-def _count(tensor):
-    return math.prod(map(_hint, tensor.shape))
+    return count(a) * _hint(b.shape[-1]) / max(1, count(operand.meta["val"]))
 
 
 def _hint(size):
     return size if type(size) is int else size.node.hint or 1
+
+
+def _widest(value):
+    """Bytes of an element of what a value may be computed of again: a GPU's loops read that for the gradient, too."""
+    return 8 if _is_on_gpu(value) else value.element_size()
+
+
+def _is_on_gpu(value):
+    return value.device.type != "cpu"
 
 
 def _steps(value, is_kept, is_pointwise, is_view):
@@ -129,18 +189,18 @@ def _steps(value, is_kept, is_pointwise, is_view):
     needed, something wider, or nothing of that kind. What loops read and can make of other things that they read is
     made again as well.
     """
-    most, width = _count(value.meta["val"]), value.meta["val"].element_size()
+    most, widest = count(value.meta["val"]), _widest(value.meta["val"])
 
     def below(node):
         """The calls for an operand, and whether they come to something large that loops read; None: they do not."""
         tensor = node.meta.get("val")
         if node.op == "placeholder" or not isinstance(tensor, torch.Tensor):
             return [], False
-        is_large = _count(tensor) * 8 > most
+        is_large = count(tensor) * 8 > most
         made = made_of(node) if is_pointwise(node) or is_view(node) or node.target in _BY_ELEMENT else None
         if is_kept(node):
             again = made if made and made[1] else ([], is_large)
-            return None if is_large and not again[0] and tensor.element_size() > width else again
+            return None if is_large and not again[0] and tensor.element_size() > widest else again
         return made if made or is_large else ([], False)
 
     def made_of(node):

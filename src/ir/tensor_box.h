@@ -21,6 +21,7 @@ struct StorageBox {
   Exprs strides;          ///< proposal for its layout: eager's
   Scalar body = nullptr;  ///< unrealised: over i0, i1, … in register_type(dtype); null once realised
   std::optional<BufferId> buffer;
+  bool as_stored = false;  ///< 16-bit floats that are read rounded even where they are computed where they are read
   std::set<std::string> origins;
   std::string where;
   int uses = 0;  ///< loads made of it so far

@@ -98,7 +98,11 @@ void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>
 class Driver {
  public:
   Driver(const fx::GraphModule& module, ir::Graph& graph, const LowerOptions& options)
-      : module_(module), graph_(&graph), ctx_(module, graph, options), storage_(module, graph) {
+      : module_(module),
+        graph_(&graph),
+        ctx_(module, graph, options),
+        storage_(module, graph),
+        results_(results_in_16_bits(module)) {
     graph.user_kernels.insert(module.user_kernels.begin(), module.user_kernels.end());
   }
 
@@ -332,6 +336,8 @@ class Driver {
       if (node.is_tensor()) lie_as_operands(node, *box);
       store_for_products(ctx_, node, *box);
       *box = ir::made_once(*box);
+      // Gradients are computed of the results of a forward graph: it goes on with the same numbers.
+      if (results_.contains(&node) && !box->storage->realized()) box->storage->as_stored = true;
       if (!is_narrowed_at_once(node))
         ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize, joins_call(node));
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
@@ -479,6 +485,7 @@ class Driver {
   ir::Graph* graph_;
   Context ctx_;
   ProgramStorage storage_;
+  std::set<const fx::Node*> results_;  ///< calls that give results of the program in 16-bit floats
 };
 
 }  // namespace

@@ -59,6 +59,20 @@ const fx::Node* base_of(const fx::Node* n) {
 
 }  // namespace
 
+std::set<const fx::Node*> results_in_16_bits(const fx::GraphModule& module) {
+  std::set<const fx::Node*> found;
+  const auto note = [&](const ops::Value& arg) {
+    auto* node = arg.get_if<fx::Node*>();
+    if (!node || !(*node)->is_tensor()) return;
+    const fx::Node* base = base_of(*node);
+    if (!base->is_tensor()) return;
+    if (const DType t = base->tensor().dtype; t == DType::F16 || t == DType::BF16) found.insert(base);
+  };
+  for (const fx::Node* n = module.graph.first(); n; n = n->next())
+    if (n->opcode == fx::Opcode::Output) std::ranges::for_each(n->args, note);
+  return found;
+}
+
 ProgramStorage::ProgramStorage(const fx::GraphModule& module, ir::Graph& graph) : module_(module), graph_(graph) {}
 
 TensorBox ProgramStorage::input(const fx::Input& input, const fx::Node& placeholder) {

@@ -32,6 +32,9 @@ class ProgramStorage {
   std::set<std::string> anew_;
 };
 
+/// Calls whose value, or a view of it, is a result in 16-bit floats.
+std::set<const fx::Node*> results_in_16_bits(const fx::GraphModule&);
+
 /// Lowers the output node: returned values, then write-backs.
 void lower_outputs(Context&, const fx::Node& output, ProgramStorage&);
 

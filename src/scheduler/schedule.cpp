@@ -40,17 +40,20 @@ std::pair<Exprs, Exprs> renaming(ir::Graph& graph, const Member& m) {
 }
 
 /// 16-bit floats that the group itself computes are compared as they are stored: a kernel may hand them on with more
-/// precision, which is for arithmetic alone.
-ir::Scalar compared_as_stored(ir::Graph& graph, const Group& group, const Operation& op, ir::Scalar body) {
+/// precision, which is for arithmetic alone. Results are read as they are stored in any case: gradients are computed of
+/// what a forward graph has kept, and cancel only where it went on with the same numbers.
+ir::Scalar read_as_stored(ir::Graph& graph, const Group& group, const Operation& op, ir::Scalar body) {
   std::set<BufferId> made;
   for (const Member& m : group.members)
     for (BufferId out : graph.operations()[m.op].outs)
       if (const DType t = graph.buffer(out).layout.dtype; t == DType::F16 || t == DType::BF16) made.insert(out);
   if (made.empty() || !body) return body;
-  std::set<ir::Scalar> compared;
+  std::set<ir::Scalar> as_stored;
   const auto note = [&](ir::Scalar s) {
-    if (ir::is_load(s) && made.contains(s->buffer)) compared.insert(s);
+    if (ir::is_load(s) && made.contains(s->buffer)) as_stored.insert(s);
   };
+  for (ir::Scalar s : ir::loads(body))
+    if (graph.buffer(s->buffer).is_output) note(s);
   // Nothing but the smallest numbers changes its sign as it is stored.
   const auto is_zero = [](ir::Scalar s) { return s->op == ir::ScalarOp::Constant && s->number == 0; };
   for (ir::Scalar s : ir::topological({&body, 1}))
@@ -58,9 +61,9 @@ ir::Scalar compared_as_stored(ir::Graph& graph, const Group& group, const Operat
   if (const auto* r = std::get_if<ir::Reduction>(&op.node);
       r && (r->kind == ir::ReductionKind::ArgMax || r->kind == ir::ReductionKind::ArgMin))
     std::ranges::for_each(ir::loads(body), note);
-  if (compared.empty()) return body;
+  if (as_stored.empty()) return body;
   return graph.pool().replace_loads(body, [&](ir::Scalar s) -> ir::Scalar {
-    if (!compared.contains(s)) return s;
+    if (!as_stored.contains(s)) return s;
     return graph.pool().exactly({.op = ir::ScalarOp::Round, .dtype = s->dtype, .args = {s}, .rounded = s->rounded});
   });
 }
@@ -78,7 +81,7 @@ ir::Scalar body_in_group(ir::Graph& graph, const Group& group, const Member& m) 
           return nullptr;
       },
       op.node);
-  body = compared_as_stored(graph, group, op, body);
+  body = read_as_stored(graph, group, op, body);
   if (from == to) return body;
   const auto loops = loop_vars(graph, group);
   return graph.pool().substitute(body, from, to, [&](Expr e) { return graph.env().simplify(e, loops); });

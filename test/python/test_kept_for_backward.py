@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
-from coil import dynamo, joint  # noqa: E402
+from coil import dynamo, joint, operands  # noqa: E402
 from coil.graph import translate  # noqa: E402
 from coil.options import parse  # noqa: E402
 
@@ -354,6 +354,105 @@ def test_gates_are_computed_again():
     x, wide = torch.randn(128, 64), 128 * 256 * 4
     assert sum(kept(Gate(512), x).values()) <= 2 * wide + SMALL
     assert sum(kept(Gate(512), x, torch.bfloat16).values()) <= wide + x.nbytes // 2 + 4 * 64 * 512 * 2 + SMALL
+
+
+def large_steps(share):
+    """A wide activation between narrow layers, and how many bytes are saved, as a GPU's gradients would have it."""
+    samples = 2048 if share else 16
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 256), nn.Linear(256, 64))
+    x = torch.randn(samples, 64)
+    return sum(kept(model, x).values()), samples * 512 * 4
+
+
+def test_gpus_compute_again_what_lowers_the_peak(monkeypatch):
+    """Where all gradients at the end are more than what was saved, nothing is written again."""
+    monkeypatch.setattr(operands, "_is_on_gpu", lambda value: True)
+    saved, wide = large_steps(share=True)
+    assert saved < 2 * wide
+    saved, wide = large_steps(share=False)
+    assert saved >= 2 * wide
+
+
+def test_gpus_stop_when_enough_is_computed_again(monkeypatch):
+    monkeypatch.setattr(operands, "_is_on_gpu", lambda value: True)
+    torch.manual_seed(0)
+    layers = lambda: [m for _ in range(8) for m in (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))]
+    x, wide = torch.randn(4096, 64), 4096 * 256 * 4
+    some = sum(kept(nn.Sequential(*layers()), x).values())
+    monkeypatch.setattr(operands, "_ENOUGH", 1.0)
+    all = sum(kept(nn.Sequential(*layers()), x).values())
+    assert some >= all + 4 * wide, "half of the activations are a third of all"
+    assert some <= all + 6 * wide
+
+
+def backward_of(model, x, monkeypatch):
+    """The graph of gradients as it is compiled; they are checked."""
+    graphs, compile = {}, dynamo.compile_graph
+
+    def note(gm, options, name="main", **layouts):
+        graphs[name] = gm
+        return compile(gm, options, name, **layouts)
+
+    monkeypatch.setattr(dynamo, "compile_graph", note)
+    kept(model, x)
+    return graphs["backward"]
+
+
+def places(graph, *targets):
+    return [k for k, node in enumerate(graph.graph.nodes) if node.target in targets]
+
+
+def test_operands_are_computed_again_by_the_gradients_own_loops(monkeypatch):
+    """The product that gives a weight's gradient comes behind the activation's own gradient, not in front of it."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 256), nn.SiLU(), nn.Linear(256, 512), nn.Sigmoid(), nn.Linear(512, 128))
+    graph = backward_of(model, torch.randn(128, 64, requires_grad=True), monkeypatch)
+    nodes = list(graph.graph.nodes)
+    aten = torch.ops.aten
+    again = {node for node in nodes if node.meta.get("again")}
+    readers = [k for k, n in enumerate(nodes) if n.target is aten.mm.default and again & {*_behind(n)}]
+    assert readers
+    for k in readers:
+        before = [n for n in nodes[:k] if n.target is aten.sigmoid.default and n not in again]
+        assert before, "the slope of silu is computed first"
+
+
+def _behind(node):
+    """Operands, and what they are views of."""
+    found, waiting = [], list(node.all_input_nodes)
+    while waiting:
+        operand = waiting.pop()
+        found.append(operand)
+        waiting += operand.all_input_nodes if joint._is_view(operand) else []
+    return found
+
+
+def test_gradients_of_convolutions_are_apart_where_one_needs_what_is_computed_again(monkeypatch):
+    torch.manual_seed(0)
+    wide = lambda: nn.Conv2d(64, 64, 3, padding=1)
+    model = nn.Sequential(nn.Conv2d(8, 64, 1), nn.GroupNorm(8, 64), nn.SiLU(), wide(), nn.SiLU(), wide())
+    graph = backward_of(model, torch.randn(2, 8, 12, 12, requires_grad=True), monkeypatch)
+    calls = [n for n in graph.graph.nodes if n.target is torch.ops.aten.convolution_backward.default]
+    masks = sorted(list(n.args[-1]) for n in calls)
+    assert [True, False, False] in masks and [False, True, True] in masks
+    for call in calls:
+        if list(call.args[-1]) == [True, False, False]:
+            assert not call.args[1].meta.get("again"), "it only asks how large its operand is"
+
+
+def test_convolutions_of_free_sizes_compute_again_in_one_call(monkeypatch):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(8, 64, 1), nn.SiLU(), nn.Conv2d(64, 64, 3, padding=1)).train()
+    torch._dynamo.reset()
+    made = copy.deepcopy(model)
+    function = torch.compile(made, backend="coil", options={"cache": "none"}, dynamic=True)
+    for samples in (2, 3):
+        x = torch.randn(samples, 8, 9, 9)
+        for call in (model, function):
+            call(x).square().mean().backward()
+    for p, q in zip(model.parameters(), made.parameters(), strict=True):
+        torch.testing.assert_close(q.grad, p.grad, rtol=1e-4, atol=1e-5)
 
 
 def test_activations_that_are_read_by_loops_are_kept():
