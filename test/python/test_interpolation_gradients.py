@@ -27,6 +27,11 @@ CASES = [  # mode, size, new size, factor, align_corners
     ("bilinear", (5, 6), None, 2.3, False),
     ("bilinear", (1, 4), (1, 7), None, True),
     ("bicubic", (4, 5), (9, 7), None, False),
+    ("bicubic", (7, 3), (64, 50), None, False),
+    ("bicubic", (9, 12), (4, 30), None, False),
+    ("bicubic", (2, 9), (11, 4), None, True),
+    ("bicubic", (1, 4), (3, 8), None, True),
+    ("bicubic", (3, 5), None, 1.7, False),
     ("trilinear", (2, 3, 4), (5, 6, 3), None, True),
 ]
 

@@ -238,7 +238,7 @@ struct Readers {
 /// Those of place `h`, where the steps between places of the input are the quotient of the two sizes, so that they can
 /// be told in whole numbers; with one more at either end for what rounding does to positions.
 std::optional<Readers> readers(Context& ctx, const InterpolationGradient& g, const Axis& a, Expr h) {
-  if (g.kind == Interpolation::Cubic) return std::nullopt;
+  const int reach = g.kind == Interpolation::Cubic ? 2 : 1;  // places on either side that a position is made of
   const sym::ShapeEnv& env = ctx.graph.env();
   const auto in = a.in.constant(), out = a.out.constant();
   if (a.factor && !(in && out && static_cast<double>(*in) * *a.factor == static_cast<double>(*out)))
@@ -252,9 +252,11 @@ std::optional<Readers> readers(Context& ctx, const InterpolationGradient& g, con
     return Readers{sym::floor_div(h * a.out, a.in) - 1, sym::ceil_div(a.out, a.in) + 3};
   }
   if (!g.align_corners)
-    return Readers{sym::floor_div((h * 2 - 1) * a.out - a.in, a.in * 2), sym::ceil_div(a.out * 2, a.in) + 3};
+    return Readers{sym::floor_div((h * 2 + 1 - 2 * reach) * a.out - a.in, a.in * 2),
+                   sym::ceil_div(a.out * 2 * reach, a.in) + 3};
   if (!env.statically_known_le(2, a.in) || !env.statically_known_le(2, a.out)) return std::nullopt;
-  return Readers{sym::floor_div((h - 1) * (a.out - 1), a.in - 1) - 1, sym::ceil_div((a.out - 1) * 2, a.in - 1) + 4};
+  return Readers{sym::floor_div((h - reach) * (a.out - 1), a.in - 1) - 1,
+                 sym::ceil_div((a.out - 1) * 2 * reach, a.in - 1) + 4};
 }
 
 /// Dimension `d` of `from`, a gradient by places of the result, summed up by places of the input.
@@ -309,11 +311,20 @@ Lowered scattered(Context& ctx, const InterpolationGradient& g) {
   return in_result_dtype(ctx, sum);
 }
 
+/// Whether places of the input gather their gradients. Of the cubic kind those that a smaller picture read are many
+/// tries for few readers; there each place of the gradient goes to the sixteen that it was made of.
+bool gathers_from_readers(Context& ctx, const InterpolationGradient& g) {
+  const sym::ShapeEnv& env = ctx.graph.env();
+  return std::ranges::all_of(g.axes, [&](const Axis& a) {
+    const bool shrinks = env.hint_or(a.out, 1) < env.hint_or(a.in, 1);
+    return readers(ctx, g, a, a.i).has_value() && !(g.kind == Interpolation::Cubic && shrinks);
+  });
+}
+
 LoweringFunction interpolation_backward(std::size_t n, Interpolation kind) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const InterpolationGradient g(ctx, args, n, kind);
-    const bool gathers =
-        std::all_of(g.axes.begin(), g.axes.end(), [&](const Axis& a) { return readers(ctx, g, a, a.i).has_value(); });
+    const bool gathers = gathers_from_readers(ctx, g);
     ir::realize_by_policy(g.grad, gathers ? 3 : 2, ctx.options.realize);
     if (!gathers) return scattered(ctx, g);
     TensorBox sum = g.grad;
