@@ -150,7 +150,19 @@ def inputs_of(config, names, main):
 
     floats = lambda sizes: lambda n: with_decoder({main: torch.randn(n, *sizes)}, n)
     texts = lambda n: with_decoder({main: words_of(config, n, LENGTH)}, n)
-    return [floats(sizes) for sizes in kinds_of_input(config, main)] or [texts]
+    alone = [floats(sizes) for sizes in kinds_of_input(config, main)] or [texts]
+    return alone + with_texts(config, names)
+
+
+def with_texts(config, names):
+    """Pictures or sounds and a text, for models that compare the two."""
+    both = lambda other, sizes: lambda n: {
+        "input_ids": words_of(config, n, LENGTH),
+        other: torch.randn(n, *sizes),
+    }
+    others = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
+    found = [both(other, sizes) for other in others for sizes in kinds_of_input(config, other)]
+    return found if "input_ids" in names else []
 
 
 def taken(model, kinds):

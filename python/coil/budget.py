@@ -26,7 +26,7 @@ class Partitioner:
         """A budget is an upper bound, in tenths: of torch's answers for it and for all larger ones this takes the one
         with the lowest planned peak, since its answers' peaks may rise as a budget falls.
         """
-        joint.prepare(graph, self.options.fallback_random)
+        joint.prepare(graph, self.options.fallback_random, spares_memory=self.options.budget < 1)
         self.joint, self.torchs = graph, torchs
         least = math.floor(self.options.budget * 10 + 1e-9)
         if least == 10:

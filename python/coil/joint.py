@@ -6,6 +6,7 @@ import collections
 import contextlib
 import copy
 import dataclasses
+import math
 import operator
 import unittest.mock
 import warnings
@@ -66,8 +67,8 @@ _EXTREMES |= {aten.nanmedian.default, aten.linalg_vector_norm.default}
 _EXACT = {aten.abs.default, aten.neg.default}
 
 
-def prepare(joint, torchs_random):
-    """Once, before a graph is divided. `torchs_random`: torch draws random numbers."""
+def prepare(joint, torchs_random, spares_memory=False):
+    """Once, before a graph is divided. `torchs_random`: torch draws random numbers; `spares_memory`: it is worth time."""
     for node in filter(triton_kernels.is_call, joint.graph.nodes):
         triton_memory.note(node)
     tell_places(joint)
@@ -81,7 +82,8 @@ def prepare(joint, torchs_random):
         draws.draw_again(joint)
     joint.meta["draws"] = draws.keep_other_draws(joint)
     duplicates.share(joint.graph)
-    operands.compute_again(joint, _reached(_tangents(joint)), _is_pointwise, _is_view, bytes_of)
+    enough = math.inf if spares_memory else operands.ENOUGH
+    operands.compute_again(joint, _reached(_tangents(joint)), _is_pointwise, _is_view, bytes_of, enough)
 
 
 def divided(joint, inputs, budget, **options):

@@ -24,15 +24,15 @@ _BY_ELEMENT = {aten._to_copy.default, aten.clone.default, aten.expand.default}
 # Multiplications of each element in the product, for which writing it once more is little.
 _LEAST = 64
 # Part of a step's memory that a GPU's gradients give up for that: what is written again costs time there.
-_ENOUGH = 0.15
+ENOUGH = 0.15
 _MOST_STEPS = 16
 
 
-def compute_again(joint, backward, is_pointwise, is_view, bytes_of):
-    """`backward`: the nodes of that direction."""
+def compute_again(joint, backward, is_pointwise, is_view, bytes_of, enough):
+    """`backward`: the nodes of that direction; `enough`: the part of a GPU's memory for which that is done."""
     choice = _Choice(joint, backward, is_pointwise, functools.partial(_is_view_of_one, is_view), bytes_of)
     found = choice.found()
-    left = choice.worth() if any(_is_on_gpu(value.meta["val"]) for value in found) else math.inf
+    left = choice.worth(enough) if any(_is_on_gpu(value.meta["val"]) for value in found) else math.inf
     for value, (_, steps) in sorted(found.items(), key=lambda item: -item[1][0]):
         if left <= 0:
             break
@@ -72,7 +72,7 @@ class _Choice:
                     found[value] = max(intensity, _intensity(product, operand)), (*others, *steps)
         return found
 
-    def worth(self):
+    def worth(self, enough):
         """Bytes whose absence lowers the peak: when the backward direction ends, all gradients are in memory, and
         nothing that was saved.
         """
@@ -81,7 +81,7 @@ class _Choice:
         at_end = sum(map(self.bytes_of, gradients))
         saved = sum(map(self.bytes_of, self.saved()))
         given = sum(map(self.bytes_of, self.joint.graph.find_nodes(op="placeholder")))
-        return min(_ENOUGH * (given + max(saved, at_end)), saved - at_end)
+        return min(enough * (given + max(saved, at_end)), saved - at_end)
 
     def saved(self):
         """What the forward direction keeps where only loops compute again what they read: what products read, and of

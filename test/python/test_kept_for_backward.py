@@ -19,12 +19,12 @@ from coil.graph import translate  # noqa: E402
 from coil.options import parse  # noqa: E402
 
 
-def kept(model, x, dtype=None):
+def kept(model, x, dtype=None, **options):
     """Bytes that one call of the compiled model keeps besides parameters and the input, by type; checks gradients."""
     torch._dynamo.reset()
     model.train()
     made = copy.deepcopy(model)
-    function = torch.compile(made, backend="coil", options={"cache": "none"})
+    function = torch.compile(made, backend="coil", options={"cache": "none"} | options)
     own = {t.untyped_storage().data_ptr() for t in (*made.parameters(), *made.buffers(), x)}
     held = {}
 
@@ -380,10 +380,20 @@ def test_gpus_stop_when_enough_is_computed_again(monkeypatch):
     layers = lambda: [m for _ in range(8) for m in (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))]
     x, wide = torch.randn(4096, 64), 4096 * 256 * 4
     some = sum(kept(nn.Sequential(*layers()), x).values())
-    monkeypatch.setattr(operands, "_ENOUGH", 1.0)
+    monkeypatch.setattr(operands, "ENOUGH", 1.0)
     all = sum(kept(nn.Sequential(*layers()), x).values())
     assert some >= all + 4 * wide, "half of the activations are a third of all"
     assert some <= all + 6 * wide
+
+
+def test_less_than_the_whole_budget_is_no_limit(monkeypatch):
+    """Whoever asks for less memory pays in time."""
+    monkeypatch.setattr(operands, "_is_on_gpu", lambda value: True)
+    torch.manual_seed(0)
+    layers = lambda: [m for _ in range(8) for m in (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))]
+    x, wide = torch.randn(4096, 64), 4096 * 256 * 4
+    less = sum(kept(nn.Sequential(*layers()), x, **{"memory.budget": 0.9}).values())
+    assert less <= sum(kept(nn.Sequential(*layers()), x).values()) - 4 * wide
 
 
 def backward_of(model, x, monkeypatch):
