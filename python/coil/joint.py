@@ -68,7 +68,7 @@ _EXACT = {aten.abs.default, aten.neg.default}
 
 
 def prepare(joint, torchs_random, spares_memory=False):
-    """Once, before a graph is divided. `torchs_random`: torch draws random numbers; `spares_memory`: at the cost of time."""
+    """Once, before a graph is divided. `torchs_random`: torch draws random numbers; `spares_memory`: in more time."""
     for node in filter(triton_kernels.is_call, joint.graph.nodes):
         triton_memory.note(node)
     tell_places(joint)
