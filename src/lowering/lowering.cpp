@@ -306,6 +306,7 @@ class Driver {
       if (!item.storage)
         refuse(ctx_, fmt::format("is a result that {} was told not to compute", node.args[0].as_node()->target));
       ctx_.values[&node] = item;
+      go_on_as_stored(node, item);
       ir::realize_by_policy(std::get<TensorBox>(ctx_.values[&node]), node.users().size(), ctx_.options.realize);
       return;
     }
@@ -336,8 +337,7 @@ class Driver {
       if (node.is_tensor()) lie_as_operands(node, *box);
       store_for_products(ctx_, node, *box);
       *box = ir::made_once(*box);
-      // Gradients are computed of the results of a forward graph: it goes on with the same numbers.
-      if (results_.contains(&node) && !box->storage->realized()) box->storage->as_stored = true;
+      go_on_as_stored(node, *box);
       if (!is_narrowed_at_once(node))
         ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize, joins_call(node));
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
@@ -346,6 +346,11 @@ class Driver {
         if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
     }
     ctx_.values[&node] = std::move(value);
+  }
+
+  /// Gradients are computed of the results of a forward graph: it goes on with the same numbers.
+  void go_on_as_stored(const fx::Node& node, const TensorBox& box) {
+    if (results_.contains(&node) && !box.storage->realized()) box.storage->as_stored = true;
   }
 
   /// Floats that a cast makes of others; none where the node is something else.
