@@ -156,13 +156,14 @@ def inputs_of(config, names, main):
 
 def with_texts(config, names):
     """Pictures or sounds and a text, for models that compare the two."""
+    if "input_ids" not in names:
+        return []
     both = lambda other, sizes: lambda n: {
         "input_ids": words_of(config, n, LENGTH),
         other: torch.randn(n, *sizes),
     }
     others = [name for name in ("pixel_values", "input_features", "input_values") if name in names]
-    found = [both(other, sizes) for other in others for sizes in kinds_of_input(config, other)]
-    return found if "input_ids" in names else []
+    return [both(other, sizes) for other in others for sizes in kinds_of_input(config, other)]
 
 
 def taken(model, kinds):

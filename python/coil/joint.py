@@ -68,7 +68,9 @@ _EXACT = {aten.abs.default, aten.neg.default}
 
 
 def prepare(joint, torchs_random, spares_memory=False):
-    """Once, before a graph is divided. `torchs_random`: torch draws random numbers; `spares_memory`: in more time."""
+    """Once, before a graph is divided. `torchs_random`: torch draws random numbers; `spares_memory`: less memory is
+    worth time to the caller.
+    """
     for node in filter(triton_kernels.is_call, joint.graph.nodes):
         triton_memory.note(node)
     tell_places(joint)
@@ -174,10 +176,11 @@ def _is_pointwise(node):
 
 def _is_loop(node):
     """Whether a call becomes loops, which share kernels with others."""
-    if node.op != "call_function" or _is_pointwise(node) or _is_view(node):
-        return node.op == "call_function"
-    tags, packet = getattr(node.target, "tags", ()), getattr(node.target, "overloadpacket", None)
-    return torch.Tag.reduction in tags or packet in _FUSED or packet in (aten._to_copy, aten.clone, aten.expand)
+    if _is_pointwise(node) or node.target in operands.BY_ELEMENT:
+        return True
+    is_reduction = torch.Tag.reduction in getattr(node.target, "tags", ())
+    is_fused = getattr(node.target, "overloadpacket", None) in _FUSED
+    return node.op == "call_function" and (_is_view(node) or is_reduction or is_fused)
 
 
 def owners(graph_module):

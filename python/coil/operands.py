@@ -20,7 +20,7 @@ PRODUCTS = {
     aten.baddbmm.default,
     aten.convolution_backward.default,
 }
-_BY_ELEMENT = {aten._to_copy.default, aten.clone.default, aten.expand.default}
+BY_ELEMENT = {aten._to_copy.default, aten.clone.default, aten.expand.default}
 # Multiplications of each element in the product, for which writing it once more is little.
 _LEAST = 64
 # Part of a step's memory that a GPU's gradients give up for that: what is written again costs time there.
@@ -93,7 +93,7 @@ class _Choice:
             if node in self.backward or node.op == "output":
                 continue
             memory = memory_of(node, self.is_view)
-            by_element = node.op == "call_function" and (self.is_pointwise(node) or node.target in _BY_ELEMENT)
+            by_element = node.op == "call_function" and (self.is_pointwise(node) or node.target in BY_ELEMENT)
             if node.op == "placeholder" or (by_element and at_hand.issuperset(node.all_input_nodes)):
                 at_hand.add(node)
             elif node in self.read or (memory is not node and memory in at_hand):
@@ -153,7 +153,7 @@ def _root(value, is_pointwise, is_view):
         if node in seen or not isinstance(tensor, torch.Tensor) or count(tensor) * 8 <= most:
             continue
         seen.add(node)
-        if node.op == "call_function" and (is_pointwise(node) or is_view(node) or node.target in _BY_ELEMENT):
+        if node.op == "call_function" and (is_pointwise(node) or is_view(node) or node.target in BY_ELEMENT):
             waiting += node.all_input_nodes
         else:
             roots.add(node)
@@ -197,7 +197,7 @@ def _steps(value, is_kept, is_pointwise, is_view):
         if node.op == "placeholder" or not isinstance(tensor, torch.Tensor):
             return [], False
         is_large = count(tensor) * 8 > most
-        made = made_of(node) if is_pointwise(node) or is_view(node) or node.target in _BY_ELEMENT else None
+        made = made_of(node) if is_pointwise(node) or is_view(node) or node.target in BY_ELEMENT else None
         if is_kept(node):
             again = made if made and made[1] else ([], is_large)
             return None if is_large and not again[0] and tensor.element_size() > widest else again

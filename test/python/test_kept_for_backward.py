@@ -374,14 +374,19 @@ def test_gpus_compute_again_what_lowers_the_peak(monkeypatch):
     assert saved >= 2 * wide
 
 
+def kept_by_eight_pairs(**options):
+    """Of layers with a wide activation in each."""
+    torch.manual_seed(0)
+    layers = [m for _ in range(8) for m in (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))]
+    return sum(kept(nn.Sequential(*layers), torch.randn(4096, 64), **options).values())
+
+
 def test_gpus_stop_when_enough_is_computed_again(monkeypatch):
     monkeypatch.setattr(operands, "_is_on_gpu", lambda value: True)
-    torch.manual_seed(0)
-    layers = lambda: [m for _ in range(8) for m in (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))]
-    x, wide = torch.randn(4096, 64), 4096 * 256 * 4
-    some = sum(kept(nn.Sequential(*layers()), x).values())
+    wide = 4096 * 256 * 4
+    some = kept_by_eight_pairs()
     monkeypatch.setattr(operands, "ENOUGH", 1.0)
-    all = sum(kept(nn.Sequential(*layers()), x).values())
+    all = kept_by_eight_pairs()
     assert some >= all + 4 * wide, "half of the activations are a third of all"
     assert some <= all + 6 * wide
 
@@ -389,11 +394,8 @@ def test_gpus_stop_when_enough_is_computed_again(monkeypatch):
 def test_less_than_the_whole_budget_is_no_limit(monkeypatch):
     """Whoever asks for less memory pays in time."""
     monkeypatch.setattr(operands, "_is_on_gpu", lambda value: True)
-    torch.manual_seed(0)
-    layers = lambda: [m for _ in range(8) for m in (nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64))]
-    x, wide = torch.randn(4096, 64), 4096 * 256 * 4
-    less = sum(kept(nn.Sequential(*layers()), x, **{"memory.budget": 0.9}).values())
-    assert less <= sum(kept(nn.Sequential(*layers()), x).values()) - 4 * wide
+    less = kept_by_eight_pairs(**{"memory.budget": 0.9})
+    assert less <= kept_by_eight_pairs() - 4 * (4096 * 256 * 4)
 
 
 def backward_of(model, x, monkeypatch):
@@ -407,10 +409,6 @@ def backward_of(model, x, monkeypatch):
     monkeypatch.setattr(dynamo, "compile_graph", note)
     kept(model, x)
     return graphs["backward"]
-
-
-def places(graph, *targets):
-    return [k for k, node in enumerate(graph.graph.nodes) if node.target in targets]
 
 
 def test_operands_are_computed_again_by_the_gradients_own_loops(monkeypatch):
