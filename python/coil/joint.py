@@ -16,6 +16,7 @@ from torch._functorch import partitioners
 
 from . import draws, duplicates, late_products, operands, triton_kernels, triton_memory, windows
 from .adder import Adder, dense_order, sized_like
+from .nodes import is_item, is_pointwise, is_view, memory_of, owners, reached, size_of
 
 aten = torch.ops.aten
 
@@ -85,7 +86,7 @@ def prepare(joint, torchs_random, spares_memory=False):
     joint.meta["draws"] = draws.keep_other_draws(joint)
     duplicates.share(joint.graph)
     enough = math.inf if spares_memory else operands.ENOUGH
-    operands.compute_again(joint, _reached(_tangents(joint)), _is_pointwise, _is_view, bytes_of, enough)
+    operands.compute_again(joint, reached(_tangents(joint)), enough)
 
 
 def divided(joint, inputs, budget, **options):
@@ -99,7 +100,7 @@ def divided(joint, inputs, budget, **options):
             if not operands.forget(joint):
                 raise
             return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
-    late_products.postpone(backward, _is_loop, _is_view)
+    late_products.postpone(backward, _is_loop)
     return forward, backward
 
 
@@ -153,58 +154,18 @@ def has_fixed_size(value):
     return not isinstance(value, torch.Tensor) or all(type(n) is int for n in (*value.shape, *value.stride()))
 
 
-def bytes_of(value):
-    """Of the memory that a value lies in, where dimensions that repeat take nothing."""
-    if isinstance(value, torch.Tensor):
-        size = value.element_size()
-        for n, stride in zip(value.shape, value.stride()):
-            if type(stride) is not int or stride != 0:
-                size *= n if type(n) is int else n.node.hint if n.node.hint is not None else 1
-        return size
-    return sum(map(bytes_of, value)) if isinstance(value, (tuple, list)) else 0
-
-
-def _is_view(node):
-    """Whether the result lies in the memory of the first operand."""
-    returns = getattr(getattr(node.target, "_schema", None), "returns", ())
-    return any(r.alias_info is not None for r in returns) or getattr(node.target, "__name__", "") == "getitem"
-
-
-def _is_pointwise(node):
-    return node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
-
-
 def _is_loop(node):
     """Whether a call becomes loops, which share kernels with others."""
-    if _is_pointwise(node) or node.target in operands.BY_ELEMENT:
+    if is_pointwise(node) or node.target in operands.BY_ELEMENT:
         return True
     is_reduction = torch.Tag.reduction in getattr(node.target, "tags", ())
     is_fused = getattr(node.target, "overloadpacket", None) in _FUSED
-    return node.op == "call_function" and (_is_view(node) or is_reduction or is_fused)
-
-
-def owners(graph_module):
-    """By node the one whose memory its value lies in."""
-    owner = {}
-    for node in graph_module.graph.nodes:
-        operands = node.all_input_nodes
-        owner[node] = owner[operands[0]] if operands and node.op == "call_function" and _is_view(node) else node
-    return owner
+    return node.op == "call_function" and (is_view(node) or is_item(node) or is_reduction or is_fused)
 
 
 def is_kept(placeholder):
     """Whether an input is the other direction's, and not of those that the caller has in any case."""
     return not placeholder.name.startswith("primals") and "fwd_seed" not in placeholder.name
-
-
-def _memory_of(node):
-    """The node whose memory a node's value lies in, through views."""
-    while node.op == "call_function" and node.all_input_nodes:
-        whole = node.args[0] if getattr(node.target, "__name__", "") == "getitem" else node
-        if not _is_view(whole):
-            break
-        node = whole.all_input_nodes[0]
-    return node
 
 
 def kept_memory(forward, backward):
@@ -216,10 +177,10 @@ def kept_memory(forward, backward):
     for node in backward.graph.find_nodes(op="placeholder"):
         if not is_kept(node):
             continue
-        memory = _memory_of(made.get(node.name, node))
+        memory = memory_of(made.get(node.name, node))
         if memory.op == "placeholder" and not is_kept(memory):
             continue
-        found[node.name] = numbers.setdefault(memory, len(numbers)), bytes_of(memory.meta.get("val"))
+        found[node.name] = numbers.setdefault(memory, len(numbers)), size_of(memory)
     return found
 
 
@@ -243,13 +204,13 @@ def _saved_alone(forward, backward):
     saved = {node for node in results if node.name in wanted}
     # What is both comes twice.
     others = [node for node, times in collections.Counter(results).items() if node not in saved or times > 1]
-    elsewhere = {_memory_of(node) for node in others}
-    return {node.name for node in saved if _memory_of(node).op != "placeholder" and _memory_of(node) not in elsewhere}
+    elsewhere = {memory_of(node) for node in others}
+    return {node.name for node in saved if memory_of(node).op != "placeholder" and memory_of(node) not in elsewhere}
 
 
 def kept_bytes(backward):
     inputs = backward.graph.find_nodes(op="placeholder")
-    return sum(bytes_of(node.meta.get("val")) for node in inputs if is_kept(node))
+    return sum(size_of(node) for node in inputs if is_kept(node))
 
 
 def peak_bytes(graph_module):
@@ -265,11 +226,11 @@ def peak_bytes(graph_module):
             last[owner[operand]] = place[node]
     change = [0] * (len(nodes) + 1)
     for node in nodes:
-        fused = _is_pointwise(node) and len(node.users) == 1 and _is_pointwise(next(iter(node.users)))
+        fused = is_pointwise(node) and len(node.users) == 1 and is_pointwise(next(iter(node.users)))
         given = node.op == "placeholder" and not is_kept(node)
         if owner[node] is not node or node.op == "output" or fused or given:
             continue
-        size = bytes_of(node.meta.get("val"))
+        size = size_of(node)
         change[0 if node.op == "placeholder" else place[node]] += size
         change[max(last.get(node, 0), place[node]) + 1] -= size
     live = peak = 0
@@ -336,10 +297,10 @@ def compute_softmaxes_again(joint):
     a row. The partitioner would keep its result in 32 bits, beside that in 16 which a product takes, since it is read
     behind a sum.
     """
-    backward = _reached(_tangents(joint))
+    backward = reached(_tangents(joint))
     for node in joint.graph.find_nodes(op="call_function", target=aten.div.Tensor):
         parts = None if node in backward else _parts_of_softmax(node)
-        if parts and not backward.isdisjoint(_reached([node])):
+        if parts and not backward.isdisjoint(reached([node])):
             # Rows that see nothing are made zeros behind it.
             chosen = [user for user in node.users if user.target is aten.where.self and user.args[2] is node]
             for part in (*parts, *chosen):
@@ -377,7 +338,7 @@ def _steps_from_narrow(value):
         tensor = node.meta.get("val")
         if node in steps or not isinstance(tensor, torch.Tensor) or tensor.numel() != value.meta["val"].numel():
             continue
-        by_element = _is_pointwise(node) or _is_view(node) or node.target is aten._to_copy.default
+        by_element = is_pointwise(node) or is_view(node) or node.target is aten._to_copy.default
         if tensor.element_size() <= 2 and not by_element:
             found = True
         elif by_element and node.op == "call_function" and len(steps) < 16:
@@ -403,14 +364,14 @@ def keep_what_is_compared(joint):
 
 
 def _behind_views(node):
-    while _is_view(node):
+    while is_view(node) or is_item(node):
         node = node.args[0]
     return node
 
 
 def _rounded_at(node):
     """Where a value was rounded last: views, absolute values and signs leave it."""
-    while _is_view(node) or node.target in _EXACT:
+    while is_view(node) or is_item(node) or node.target in _EXACT:
         node = node.args[0]
     return node
 
@@ -435,10 +396,10 @@ def copy_written_inputs(joint):
     """
     graph = joint.graph
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
-    backward = _reached(_tangents(joint))
+    backward = reached(_tangents(joint))
     written = {n.args[0] for n in graph.nodes if n.target is aten.copy_.default and n not in backward}
     for node in inputs:
-        if node in backward or backward.isdisjoint(_reached([node])):
+        if node in backward or backward.isdisjoint(reached([node])):
             continue
         users = list(node.users)
         if node in written:
@@ -460,14 +421,3 @@ def _copy_of(graph, node, behind):
     into = lambda user: user.target is aten.copy_.default and user.args[0] is node
     node.replace_all_uses_with(old, lambda user: user not in (old, graph.output_node()) and not into(user))
     return old
-
-
-def _reached(nodes):
-    """The nodes, and all whose values are made of theirs; what is written to an input is none of them."""
-    reached, waiting = set(), list(nodes)
-    while waiting:
-        node = waiting.pop()
-        if node not in reached:
-            reached.add(node)
-            waiting += [user for user in node.users if user.op != "output" and user.target is not aten.copy_.default]
-    return reached

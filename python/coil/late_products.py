@@ -5,14 +5,15 @@ that read the same values, so that one kernel does both.
 import torch
 
 from .adder import Adder, dense_order, sized_like
-from .operands import PRODUCTS, count, memory_of
+from .nodes import count, memory_of
+from .operands import PRODUCTS
 
 aten = torch.ops.aten
 
 _FAR = 8  # products between one and where it would go
 
 
-def postpone(backward, is_loop, is_view):
+def postpone(backward, is_loop):
     """Products whose operands are computed again go behind the gradient's loops that read the same values, so that one
     kernel does both: in front of the next product that needs what those loops make. What computes operands again goes
     in front of who reads it first.
@@ -23,8 +24,8 @@ def postpone(backward, is_loop, is_view):
     for product in [node for node in backward.graph.nodes if node.target in PRODUCTS]:
         if product.target is aten.convolution_backward.default:
             _part(product)
-        leaves = _leaves(product, is_view)
-        following, late = _behind_loops(product, leaves, is_loop, is_view) if leaves else (None, ())
+        leaves = _leaves(product)
+        following, late = _behind_loops(product, leaves, is_loop) if leaves else (None, ())
         for node in late if following else ():
             following.prepend(node)
     for node in reversed(again):
@@ -63,11 +64,11 @@ def _part(product):
         alone.append(item)
 
 
-def _leaves(product, is_view):
+def _leaves(product):
     """Large values that operands of a product are computed of again."""
     leaves, seen = set(), set()
     for operand in product.all_input_nodes:
-        most, waiting = _count_of(operand), [operand] if operand.meta.get("again") else []
+        most, waiting = count(operand.meta.get("val")), [operand] if operand.meta.get("again") else []
         while waiting:
             node = waiting.pop()
             if node in seen:
@@ -75,12 +76,12 @@ def _leaves(product, is_view):
             seen.add(node)
             if node.meta.get("again"):
                 waiting += node.all_input_nodes
-            elif _count_of(node) * 8 > most:
-                leaves.add(memory_of(node, is_view))
+            elif count(node.meta.get("val")) * 8 > most:
+                leaves.add(memory_of(node))
     return leaves
 
 
-def _behind_loops(product, leaves, is_loop, is_view):
+def _behind_loops(product, leaves, is_loop):
     """The next call that is no loop and needs what loops make of the leaves, and what goes in front of it: the product
     and what has been made of it. None where that call needs the product or is far away.
     """
@@ -93,7 +94,7 @@ def _behind_loops(product, leaves, is_loop, is_view):
             late.append(node)
         elif behind.intersection(operands) and not is_loop(node):
             return node, late
-        elif is_loop(node) and (behind.intersection(operands) or _reads(node, leaves, is_view)):
+        elif is_loop(node) and (behind.intersection(operands) or _reads(node, leaves)):
             behind.add(node)
         between += is_product
         if between > _FAR or late[-1].target in PRODUCTS and late[-1] is not product:
@@ -102,11 +103,6 @@ def _behind_loops(product, leaves, is_loop, is_view):
     return (node, late) if behind else (None, ())
 
 
-def _reads(node, leaves, is_view):
+def _reads(node, leaves):
     """Whether a call reads one of the values, and is of the gradients' own."""
-    return not node.meta.get("again") and any(memory_of(operand, is_view) in leaves for operand in node.all_input_nodes)
-
-
-def _count_of(node):
-    tensor = node.meta.get("val")
-    return count(tensor) if isinstance(tensor, torch.Tensor) else 0
+    return not node.meta.get("again") and any(memory_of(operand) in leaves for operand in node.all_input_nodes)

@@ -16,7 +16,8 @@ import torch
 
 from . import _native
 from .adder import Adder, dense_order
-from .joint import bytes_of, copied, owners
+from .joint import copied
+from .nodes import bytes_of, owners, size_of
 
 aten = torch.ops.aten
 
@@ -266,7 +267,7 @@ def _with_moves(graphs, chosen, results):
 
 def bytes_ahead(backward):
     """The most that values take on their way back while the graph computes with others."""
-    sizes = [bytes_of(node.meta["val"]) for node in backward.graph.find_nodes(op="call_function", target=fetch)]
+    sizes = [size_of(node) for node in backward.graph.find_nodes(op="call_function", target=fetch)]
     return sum(sorted(sizes)[-_AHEAD - 1 :])
 
 
@@ -289,10 +290,10 @@ def _chosen(forward, backward, results, share):
     kept = sorted(_kept(forward, results), key=order.__getitem__)
     inputs = {node.name: node for node in backward.graph.find_nodes(op="placeholder")}
     may = [node for node in kept if node.name in inputs and _can_move(node, inputs[node.name])]
-    left = share * sum(bytes_of(node.meta["val"]) for node in kept)
+    left = share * sum(size_of(node) for node in kept)
     chosen = []
     for node in may[:-_AHEAD]:
-        size = bytes_of(node.meta["val"])
+        size = size_of(node)
         if node.meta["val"].device == may[0].meta["val"].device and size <= left:
             chosen.append(node)
             left -= size

@@ -4,12 +4,12 @@ the one beside its own result, for a pass over memory more.
 """
 
 import collections
-import functools
 import math
-import operator
 
 import torch
 from torch.utils.checkpoint import CheckpointPolicy
+
+from .nodes import count, hint, is_pointwise, is_view, memory_of, size_of
 
 aten = torch.ops.aten
 
@@ -28,32 +28,30 @@ ENOUGH = 0.15
 _MOST_STEPS = 16
 
 
-def compute_again(joint, backward, is_pointwise, is_view, bytes_of, enough):
+def compute_again(joint, backward, enough):
     """`backward`: the nodes of that direction; `enough`: the part of a GPU's memory for which that is done."""
-    choice = _Choice(joint, backward, is_pointwise, functools.partial(_is_view_of_one, is_view), bytes_of)
+    choice = _Choice(joint, backward)
     found = choice.found()
     left = choice.worth(enough) if any(_is_on_gpu(value.meta["val"]) for value in found) else math.inf
     for value, (_, steps) in sorted(found.items(), key=lambda item: -item[1][0]):
         if left <= 0:
             break
-        left -= bytes_of(value.meta["val"])
+        left -= size_of(value)
         for step in steps:
             step.meta["recompute"], step.meta["again"] = CheckpointPolicy.MUST_RECOMPUTE, True
 
 
 class _Choice:
-    def __init__(self, joint, backward, is_pointwise, is_view, bytes_of):
+    def __init__(self, joint, backward):
         self.joint, self.backward = joint, backward
-        self.is_pointwise, self.is_view = is_pointwise, is_view
-        self.bytes_of = lambda node: bytes_of(node.meta.get("val"))
         self.products = [n for n in joint.graph.nodes if n in backward and n.target in PRODUCTS]
-        self.read = _read_by_loops(backward, is_view)
+        self.read = _read_by_loops(backward)
 
     def found(self):
         """Of each value that can be computed again: how often a product multiplies each element, and the calls."""
         made, through = collections.Counter(), collections.Counter()
         for node in self.read:
-            root, between = _root(node, self.is_pointwise, self.is_view)
+            root, between = _root(node)
             if root is not None and root not in self.backward:
                 made[root] += 1
                 through.update((root, step) for step in between)
@@ -63,10 +61,10 @@ class _Choice:
                 is_value = isinstance(operand.meta.get("val"), torch.Tensor) and operand.op == "call_function"
                 if operand in self.backward or not is_value or _intensity(product, operand) < _LEAST:
                     continue
-                value = memory_of(operand, self.is_view)
+                value = memory_of(operand)
                 # What loops read of the value itself asks for nothing beside it.
                 is_kept = lambda node, value=value: node in self.read or made[node] > through[node, value]
-                steps = _steps(operand, is_kept, self.is_pointwise, self.is_view)
+                steps = _steps(operand, is_kept)
                 if steps:
                     intensity, others = found.get(value, (0, ()))
                     found[value] = max(intensity, _intensity(product, operand)), (*others, *steps)
@@ -77,10 +75,10 @@ class _Choice:
         nothing that was saved.
         """
         results = self.joint.graph.output_node().all_input_nodes
-        gradients = {memory_of(node, self.is_view) for node in results if node in self.backward}
-        at_end = sum(map(self.bytes_of, gradients))
-        saved = sum(map(self.bytes_of, self.saved()))
-        given = sum(map(self.bytes_of, self.joint.graph.find_nodes(op="placeholder")))
+        gradients = {memory_of(node) for node in results if node in self.backward}
+        at_end = sum(map(size_of, gradients))
+        saved = sum(map(size_of, self.saved()))
+        given = sum(map(size_of, self.joint.graph.find_nodes(op="placeholder")))
         return min(enough * (given + max(saved, at_end)), saved - at_end)
 
     def saved(self):
@@ -92,8 +90,8 @@ class _Choice:
         for node in self.joint.graph.nodes:
             if node in self.backward or node.op == "output":
                 continue
-            memory = memory_of(node, self.is_view)
-            by_element = node.op == "call_function" and (self.is_pointwise(node) or node.target in BY_ELEMENT)
+            memory = memory_of(node)
+            by_element = node.op == "call_function" and (is_pointwise(node) or node.target in BY_ELEMENT)
             if node.op == "placeholder" or (by_element and at_hand.issuperset(node.all_input_nodes)):
                 at_hand.add(node)
             elif node in self.read or (memory is not node and memory in at_hand):
@@ -104,17 +102,6 @@ class _Choice:
         return [node for node in kept if node.op == "call_function"]
 
 
-def memory_of(node, is_view):
-    while node.op == "call_function" and is_view(node) and node.all_input_nodes:
-        node = node.all_input_nodes[0]
-    return node
-
-
-def count(tensor):
-    """Elements, by hints."""
-    return math.prod(map(_hint, tensor.shape))
-
-
 def forget(joint):
     """What was noted here is the partitioner's to decide again. Whether anything was."""
     noted = [node for node in joint.graph.nodes if node.meta.pop("again", False)]
@@ -123,12 +110,7 @@ def forget(joint):
     return bool(noted)
 
 
-def _is_view_of_one(is_view, node):
-    """One of several results is as it is: who would make it again makes all of them."""
-    return node.target is not operator.getitem and is_view(node)
-
-
-def _read_by_loops(backward, is_view):
+def _read_by_loops(backward):
     """Tensors of the forward direction that the backward one reads otherwise than by products."""
     found = set()
     for node in backward:
@@ -142,7 +124,7 @@ def _read_by_loops(backward, is_view):
     return found
 
 
-def _root(value, is_pointwise, is_view):
+def _root(value):
     """The one call as large that a value is made of element by element, which then is as good to keep, and the calls
     between; None, and none, where there are several or it is made otherwise.
     """
@@ -166,13 +148,9 @@ def _intensity(product, operand):
     """How often the product multiplies each element of the operand; by hints."""
     if product.target is aten.convolution_backward.default:
         gradient, _, weight = (node.meta["val"] for node in product.args[:3])
-        return count(gradient) * count(weight) / max(1, count(operand.meta["val"]) * _hint(weight.shape[0]))
+        return count(gradient) * count(weight) / max(1, count(operand.meta["val"]) * hint(weight.shape[0]))
     a, b = (node.meta["val"] for node in product.args[-2:])
-    return count(a) * _hint(b.shape[-1]) / max(1, count(operand.meta["val"]))
-
-
-def _hint(size):
-    return size if type(size) is int else size.node.hint or 1
+    return count(a) * hint(b.shape[-1]) / max(1, count(operand.meta["val"]))
 
 
 def _widest(value):
@@ -184,7 +162,7 @@ def _is_on_gpu(value):
     return value.device.type != "cpu"
 
 
-def _steps(value, is_kept, is_pointwise, is_view):
+def _steps(value, is_kept):
     """The calls that make a value of what the backward direction reads by loops; None where something else as large is
     needed, something wider, or nothing of that kind. What loops read and can make of other things that they read is
     made again as well.

@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
-from coil import dynamo, joint, operands  # noqa: E402
+from coil import dynamo, joint, nodes, operands  # noqa: E402
 from coil.graph import translate  # noqa: E402
 from coil.options import parse  # noqa: E402
 
@@ -432,7 +432,7 @@ def _behind(node):
     while waiting:
         operand = waiting.pop()
         found.append(operand)
-        waiting += operand.all_input_nodes if joint._is_view(operand) else []
+        waiting += operand.all_input_nodes if nodes.is_view(operand) or nodes.is_item(operand) else []
     return found
 
 
