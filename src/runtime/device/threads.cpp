@@ -10,6 +10,19 @@ namespace {
 
 std::atomic<int> g_threads{0};
 
+#ifdef __SSE__
+constexpr unsigned kDenormalModes = 0x8040;  // of MXCSR: results flushed to zero, operands taken for zero
+
+unsigned denormal_mode() { return __builtin_ia32_stmxcsr() & kDenormalModes; }
+void set_denormal_mode(unsigned mode) { __builtin_ia32_ldmxcsr((__builtin_ia32_stmxcsr() & ~kDenormalModes) | mode); }
+#else
+unsigned denormal_mode() { return 0; }
+void set_denormal_mode(unsigned) {}
+#endif
+
+/// Of a thread of the team, before it took over another's.
+thread_local unsigned t_own_denormal_mode = 0;
+
 }  // namespace
 
 void set_threads(int threads) { g_threads.store(std::max(threads, 0), std::memory_order_relaxed); }
@@ -41,11 +54,23 @@ void parallel_for(KernelFunction kernel, void* const* buffers, const std::int64_
   }
 }
 
-ThreadScope::ThreadScope(int threads) : before_(omp_get_max_threads()), changed_(threads != before_) {
+ThreadScope::ThreadScope(int threads)
+    : before_(omp_get_max_threads()), changed_(threads != before_), shares_mode_(denormal_mode() != 0) {
   if (changed_) omp_set_num_threads(threads);
+  if (!shares_mode_) return;
+  const unsigned mode = denormal_mode();
+#pragma omp parallel
+  {
+    t_own_denormal_mode = denormal_mode();
+    set_denormal_mode(mode);
+  }
 }
 
 ThreadScope::~ThreadScope() {
+  if (shares_mode_) {
+#pragma omp parallel
+    set_denormal_mode(t_own_denormal_mode);
+  }
   if (changed_) omp_set_num_threads(before_);
 }
 

@@ -32,7 +32,8 @@ void parallel_ranges(std::int64_t extent, std::int64_t grain, const Body& body) 
   parallel_for(call, state, nullptr, extent, chunk_count(extent, grain, thread_count()));
 }
 
-/// Gives OpenMP `threads` threads for its lifetime, in the calling thread.
+/// Gives OpenMP `threads` threads for its lifetime, in the calling thread. Where that flushes denormals, which
+/// torch.set_flush_denormal sets for its caller alone, they do too: results do not depend on who computes them.
 class ThreadScope {
  public:
   explicit ThreadScope(int threads);
@@ -42,7 +43,7 @@ class ThreadScope {
 
  private:
   int before_;
-  bool changed_;
+  bool changed_, shares_mode_;
 };
 
 }  // namespace coil::runtime
