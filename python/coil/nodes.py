@@ -1,4 +1,4 @@
-"""What the nodes of a graph of both directions are: views, loops' calls, the memory that values lie in and its bytes."""
+"""What the nodes of a graph of both directions are: pointwise, views, items; the memory of values, and its bytes."""
 
 import math
 import operator

@@ -1,5 +1,5 @@
-"""torch.set_flush_denormal holds for all threads of a compiled program, kernels and library calls, and for no other work
-of theirs.
+"""torch.set_flush_denormal holds for all threads of a compiled program, kernels and library calls, and for no other
+work of theirs.
 """
 
 import pytest

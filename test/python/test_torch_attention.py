@@ -175,3 +175,16 @@ def test_flex_attention(name, dynamic):
     torch.testing.assert_close(got, want)
     for g, w in zip(got, want) if isinstance(want, tuple) else [(got, want)]:
         assert g.stride() == w.stride()
+
+
+def test_probabilities_that_would_be_denormal_are_zeros():
+    torch.manual_seed(0)
+    q, k, v = (0.1 * torch.randn(1, 2, 33, 32) for _ in range(3))
+    hidden = torch.arange(33) % 3 == 0
+    v[:, :, hidden] = 1e38  # times e^-100 that would be 4e-6 for each
+    mask = torch.where(hidden, -100.0, 0.0).expand(33, 33)
+    attend = lambda q, k, v, mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+    y = torch.compile(attend, backend="coil")(q, k, v, mask)
+    without = F.scaled_dot_product_attention(q, k[:, :, ~hidden], v[:, :, ~hidden])
+    assert (y - without).abs().max() < 5e-7
+    assert torch.isfinite(attend(q, k, v, mask)).all()

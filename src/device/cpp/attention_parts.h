@@ -40,8 +40,8 @@ static const $s_e* $s_row(const $s_e* p, long stride, long n, $s_e* room) {
   for (long i = 0; i < n; i++) room[i] = p[i * stride];
   return room;
 }
-// exp for arguments up to 0, and 0 where it would be denormal, as in eager's attention: sums are 1 or more, and products
-// with denormals take Intel's processors over a hundred cycles. NaN stays.
+// exp for arguments up to 0, and 0 where it would be denormal, as in eager's attention: sums are 1 or more, and
+// products with denormals take Intel's processors over a hundred cycles. NaN stays.
 COIL_FN f32v $s_exp(f32v x) {
   const f32v low = c_splat_f32v(-87.33f);
   f32v n, q = c_exp_parts(c_pick(low > x, low, x), n);
