@@ -69,6 +69,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kEliminateDeadOperations},
     {&passes::kChooseLayouts},
     {&passes::kTurnOperands},
+    {&passes::kSumNarrowColumns},
     {&passes::kSplitPartWrites},
     {&passes::kStorePartsEarly},
     {&passes::kAddNanGuards},

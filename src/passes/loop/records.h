@@ -9,6 +9,7 @@
 #include "passes/loop/fuse_sums.h"
 #include "passes/loop/layout_choice.h"
 #include "passes/loop/nan_guards.h"
+#include "passes/loop/narrow_columns.h"
 #include "passes/loop/own_products.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/part_writes.h"
@@ -91,6 +92,9 @@ inline constexpr LoopPass kChooseLayouts{
 inline constexpr LoopPass kTurnOperands{
     "turn-operands", "Large operands that reductions would read across their rows are copied into the rows' order.",
     on_loops<ir::turn_operands>};
+inline constexpr LoopPass kSumNarrowColumns{
+    "sum-narrow-columns", "Sums over many rows of a few neighbouring columns add up each column first, on a processor.",
+    on_loops<ir::sum_narrow_columns>};
 inline constexpr LoopPass kSplitPartWrites{
     "split-part-writes", "An input or a state that changes in a part has that part written, not all of it.",
     on_loops<ir::split_part_writes>};
