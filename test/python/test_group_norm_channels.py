@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("fresh")
+
 # Samples, channels, groups, side.
 CASES = {
     "pairs": (1, 64, 32, 33),
@@ -50,8 +52,9 @@ def test_as_near_as_eager(case, dtype):
     exact = Normed(channels, groups, torch.float64)
     exact.load_state_dict(module.state_dict())
     want = step(exact, x.double())
-    rounding = {torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float64: 1e-13}[dtype]
-    compiled = torch.compile(module, backend="coil")
+    # Numbers about 20 whose deviation is about 1 are rounded by 1e-6 of that in f32.
+    rounding = {torch.float32: 4e-6, torch.bfloat16: 1e-2, torch.float64: 1e-13}[dtype]
+    compiled = torch.compile(module, backend="coil", dynamic=False)
     with torch.no_grad():
         assert distance(compiled(x), want[0]) <= 1.5 * distance(module(x), want[0]) + rounding
     for got, eager, exactly in zip(step(compiled, x), step(module, x), want, strict=True):
