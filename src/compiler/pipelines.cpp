@@ -70,6 +70,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kChooseLayouts},
     {&passes::kTurnOperands},
     {&passes::kSumNarrowColumns},
+    {&passes::kSplitLongColumns},
     {&passes::kSplitPartWrites},
     {&passes::kStorePartsEarly},
     {&passes::kAddNanGuards},

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "ir/combining.h"
+#include "ir/reduction_split.h"
 #include "support/error.h"
 
 namespace coil::ir {
@@ -278,146 +279,6 @@ TensorBox reduce(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs re
   return whole(graph, out);
 }
 
-bool is_position(ReductionKind kind) { return kind == ReductionKind::ArgMax || kind == ReductionKind::ArgMin; }
-
-/// How to cut one reduced dimension into chunks: their number depends on sizes only, so that results do not depend on
-/// threads.
-struct Split {
-  std::size_t dim = 0;
-  std::int64_t chunks = 0;
-  bool exact = false;  ///< chunks divide the dimension
-};
-
-/// Of a picture, or of rows made of one, whose layout is yet to be chosen: the dimension of its channels, which may
-/// come to lie innermost.
-std::optional<std::size_t> open_channels(Graph& graph, Scalar load) {
-  constexpr std::size_t kImage = 3;  // dimensions from which on layouts are chosen
-  const Buffer& b = graph.buffer(load->buffer);
-  if (b.layout.fixed || load->op != ScalarOp::Load || b.layout.sizes.size() < kImage) return std::nullopt;
-  return b.channels;
-}
-
-/// Whether neighbouring elements of what a reduction reads are reduced together, however they come to lie.
-bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
-  std::int64_t along = 0, across = 0;
-  for (Scalar l : loads(body)) {
-    const Layout& layout = graph.buffer(l->buffer).layout;
-    bool neighbours = false;
-    if (const auto channels = open_channels(graph, l)) {
-      for (std::size_t d = 0; d < reduced; ++d)
-        neighbours = neighbours || sym::contains(l->index[*channels], graph.rvar(d));
-    } else {
-      const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
-      for (std::size_t d = 0; d < reduced; ++d)
-        if (auto step = sym::linear_in(index, graph.rvar(d)))
-          neighbours = neighbours || step->coefficient.is_constant(1);
-    }
-    (neighbours ? along : across) +=
-        graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
-  }
-  return along >= across;
-}
-
-/// Whether half or more of what a reduction reads lies side by side along its dimension `d`, as pictures of
-/// convolutional nets do along their channels once layouts are chosen.
-bool lies_along(Graph& graph, Scalar body, std::size_t d) {
-  std::int64_t along = 0, across = 0;
-  for (Scalar l : loads(body)) {
-    const Layout& layout = graph.buffer(l->buffer).layout;
-    bool neighbours = false;
-    if (const auto channels = open_channels(graph, l)) {
-      neighbours = sym::contains(l->index[*channels], graph.rvar(d));
-    } else {
-      const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
-      const auto step = sym::linear_in(index, graph.rvar(d));
-      neighbours = step && step->coefficient.is_constant(1);
-    }
-    (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12);
-  }
-  return along >= across;
-}
-
-/// The dimension to cut into so many chunks: the first of 32 or more, else the largest. One that neighbours lie along
-/// and that leaves each chunk a few of every row only where no other has enough.
-std::optional<std::size_t> dimension_to_split(Graph& graph, const Exprs& reduced, Scalar body, bool position,
-                                              std::int64_t chunks) {
-  constexpr std::int64_t kEnough = 8, kMany = 32, kLeastNeighbours = 64;
-  const auto largest = [&](bool any) {
-    std::pair<std::int64_t, std::size_t> best = {0, 0};
-    for (std::size_t d = 0; d < reduced.size() && best.first < kMany; ++d)
-      if (const std::int64_t size = graph.env().hint_or(reduced[d], 0); size > best.first) {
-        if (any || size >= kLeastNeighbours * chunks || !lies_along(graph, body, d)) best = {size, d};
-        // Chunks of positions must follow each other in their order.
-        if (position && !reduced[d].is_constant(1)) break;
-      }
-    return best;
-  };
-  auto best = largest(position);
-  if (best.first < kEnough) best = largest(true);
-  return best.first < 2 ? std::nullopt : std::optional(best.second);
-}
-
-/// Into how many chunks a reduction is cut so that a GPU has work for all its threads. A row (`neighbours`) occupies up
-/// to a block of threads, a column only a few.
-std::int64_t gpu_chunks(std::int64_t outputs, std::int64_t count, bool neighbours) {
-  constexpr std::int64_t kThreads = 132 * 2048, kMaxChunks = 256;
-  const std::int64_t of_output =
-      neighbours ? std::clamp<std::int64_t>(count / 16, 1, 1024) : std::clamp<std::int64_t>(count / 32, 1, 16);
-  const std::int64_t busy = std::max<std::int64_t>(1, outputs) * of_output, least = neighbours ? 4096 : 128;
-  if (busy >= kThreads / 2) return 1;
-  const std::int64_t chunks = std::min(kThreads / busy, count / least);
-  return chunks < 4 ? 1 : std::min(chunks, kMaxChunks);
-}
-
-/// Whether rows are not cut into chunks because they are read again after their reduction: a cluster of blocks keeps a
-/// whole row in shared memory until then.
-bool stays_whole(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, Scalar body) {
-  const auto rows = graph.env().simplify(sym::product(sizes)).constant(),
-             count = graph.env().simplify(sym::product(reduced)).constant();
-  if (!rows || !count) return false;
-  std::size_t widest = 0;
-  for (Scalar l : loads(body)) widest = std::max(widest, size_of(graph.buffer(l->buffer).layout.dtype));
-  return graph.target(device).costs.holds_rows_in_clusters(*rows, *count * static_cast<std::int64_t>(widest)) &&
-         reduces_neighbours(graph, body, reduced.size());
-}
-
-std::optional<Split> choose_split(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced,
-                                  ReductionKind kind, Scalar body) {
-  constexpr std::int64_t kFewOutputs = 64, kManyReduced = 1 << 16, kChunk = 1 << 13, kMaxChunks = 256;
-  constexpr std::int64_t kManyColumns = 1 << 14, kManyElements = 1 << 20, kColumnChunk = 1 << 19, kFewRows = 64;
-  const sym::ShapeEnv& env = graph.env();
-  const bool position = is_position(kind);
-  const std::int64_t count = env.hint_or(sym::product(reduced), 0),
-                     outputs = env.hint_or(sym::product(sizes), kManyColumns);
-  std::int64_t wanted = 0;
-  if (graph.target(device).has(target::Feature::SplitsOverBlocks)) {
-    if (position) return std::nullopt;
-    wanted =
-        gpu_chunks(env.hint_or(sym::product(sizes), 1 << 20), count, reduces_neighbours(graph, body, reduced.size()));
-    if (wanted < 2) return std::nullopt;
-  } else if (count >= kManyReduced && (outputs < kFewOutputs || graph.batch_invariant)) {
-    wanted = std::clamp<std::int64_t>(count / kChunk, 2, kMaxChunks);
-  } else {
-    // Columns that are too few for the threads, each of which takes many of them at once.
-    if (graph.batch_invariant || outputs >= kManyColumns || count * outputs < kManyElements || count < 2 * kFewRows ||
-        sizes.empty() || reduces_neighbours(graph, body, reduced.size()))
-      return std::nullopt;
-    wanted = std::clamp<std::int64_t>(count * outputs / kColumnChunk, 2, std::min(kMaxChunks, count / kFewRows));
-  }
-  const auto dim = dimension_to_split(graph, reduced, body, position, wanted);
-  if (!dim) return std::nullopt;
-  Split split{.dim = *dim};
-  wanted = std::min(wanted, env.hint_or(reduced[*dim], 0));
-  split.chunks = wanted;
-  for (std::int64_t c = wanted; c > wanted / 2 && c > 1; --c)
-    if (env.statically_known_multiple_of(reduced[split.dim], c)) {
-      split.chunks = c;
-      split.exact = true;
-      break;
-    }
-  return split;
-}
-
 /// A reduction over dimensions of one element each: that element.
 TensorBox reduce_nothing(Graph& graph, DType dtype, Device device, const Exprs& sizes, std::size_t reduced,
                          ReductionKind kind, Scalar body, const Exprs& strides) {
@@ -429,20 +290,14 @@ TensorBox reduce_nothing(Graph& graph, DType dtype, Device device, const Exprs& 
   return make_pointwise(graph, dtype, device, sizes, pool.cast(element, register_type(dtype)), strides);
 }
 
-/// A reduction in two: first over the elements of each chunk, then over chunks. The chunk is the last loop of the
-/// first.
+/// A reduction in two: first over the elements of each chunk, then over chunks.
 class SplitReduction {
  public:
   SplitReduction(Graph& graph, Device device, const Exprs& sizes, const Exprs& reduced, ReductionKind kind, Scalar body,
-                 const Split& split)
+                 const ReductionSplit& split)
       : graph_(graph), device_(device), sizes_(sizes), reduced_(reduced), kind_(kind), split_(split) {
-    const Expr whole = reduced[split.dim];
-    length_ = split.exact ? sym::floor_div(whole, split.chunks) : sym::ceil_div(whole, split.chunks);
-    partial_sizes_ = sizes, partial_reduced_ = reduced;
-    partial_sizes_.push_back(split.chunks);
-    partial_reduced_[split.dim] = length_;
     origins_ = graph.provenance.of(body);
-    part_ = part_of(body);
+    part_ = chunks_of(graph, sizes, reduced, kind, body, split);
     chunks_ = loop_vars(graph, sizes);
     chunks_.push_back({graph.rvar(0), split.chunks});
     chunk_ = graph.ivars(sizes.size());
@@ -459,14 +314,14 @@ class SplitReduction {
     auto& pool = graph_.pool();
     const TensorBox extremes = of_chunks(kind_ == ReductionKind::ArgMax ? ReductionKind::Max : ReductionKind::Min);
     const TensorBox places =
-        reduce(graph_, DType::I64, device_, partial_sizes_, partial_reduced_, kind_, part_, {}, origins_);
+        reduce(graph_, DType::I64, device_, part_.sizes, part_.reduced, kind_, part_.body, {}, origins_);
     const TensorBox best = reduce(graph_, DType::I64, device_, sizes_, {split_.chunks}, kind_,
                                   extremes.load(chunk_, chunks_), {}, origins_);
     const auto results = loop_vars(graph_, sizes_);
     const Scalar which = best.load(graph_.ivars(sizes_.size()), results);
     Exprs index = chunk_;
     index.back() = pool.indirect(0);
-    Expr chunk_size = length_;
+    Expr chunk_size = part_.length;
     for (std::size_t d = split_.dim + 1; d < reduced_.size(); ++d) chunk_size *= reduced_[d];
     const Scalar before = pool.op(ScalarOp::Mul, which, pool.index(graph_.env().simplify(chunk_size)));
     TensorBox box =
@@ -478,27 +333,8 @@ class SplitReduction {
   }
 
  private:
-  /// The body over a chunk's elements; those behind the last of all count for nothing.
-  Scalar part_of(Scalar body) {
-    auto& pool = graph_.pool();
-    const Expr old = graph_.rvar(split_.dim), position = graph_.ivar(sizes_.size()) * length_ + old;
-    auto loops = loop_vars(graph_, partial_sizes_);
-    for (std::size_t d = 0; d < partial_reduced_.size(); ++d) loops.push_back({graph_.rvar(d), partial_reduced_[d]});
-    const Scalar part =
-        pool.substitute(body, {&old, 1}, {&position, 1}, [&](Expr e) { return graph_.env().simplify(e, loops); });
-    if (split_.exact) return part;
-    return pool.masked(part, pool.condition(sym::lt(position, reduced_[split_.dim])),
-                       neutral(pool, kind_, part->dtype));
-  }
-
   TensorBox of_chunks(ReductionKind kind) {
-    // Columns side by side are read side by side: so are their sums stored.
-    Exprs strides;
-    if (!reduces_neighbours(graph_, part_, reduced_.size())) {
-      strides = sym::contiguous_strides(sizes_);
-      strides.push_back(sym::product(sizes_));
-    }
-    return reduce(graph_, part_->dtype, device_, partial_sizes_, partial_reduced_, kind, part_, std::move(strides),
+    return reduce(graph_, part_.body->dtype, device_, part_.sizes, part_.reduced, kind, part_.body, part_.strides,
                   origins_);
   }
 
@@ -506,12 +342,11 @@ class SplitReduction {
   const Device device_;
   const Exprs &sizes_, &reduced_;
   const ReductionKind kind_;
-  const Split& split_;
-  Expr length_;  ///< of a chunk
-  Exprs partial_sizes_, partial_reduced_, chunk_;
+  const ReductionSplit& split_;
+  ChunkReduction part_;
+  Exprs chunk_;
   std::vector<sym::LoopVar> chunks_;
   std::set<std::string> origins_;
-  Scalar part_ = nullptr;
 };
 
 }  // namespace

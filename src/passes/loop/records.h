@@ -8,6 +8,7 @@
 #include "passes/loop/fuse_pre_ops.h"
 #include "passes/loop/fuse_sums.h"
 #include "passes/loop/layout_choice.h"
+#include "passes/loop/long_columns.h"
 #include "passes/loop/nan_guards.h"
 #include "passes/loop/narrow_columns.h"
 #include "passes/loop/own_products.h"
@@ -95,6 +96,11 @@ inline constexpr LoopPass kTurnOperands{
 inline constexpr LoopPass kSumNarrowColumns{
     "sum-narrow-columns", "Sums over many rows of a few neighbouring columns add up each column first, on a processor.",
     on_loops<ir::sum_narrow_columns>};
+inline constexpr LoopPass kSplitLongColumns{
+    "split-long-columns", "Reductions over long columns that few blocks would walk are cut into chunks of rows.",
+    on_loops<ir::split_long_columns>, [](const target::Target& target, const Settings& settings) {
+      return target.has(target::Feature::SplitsOverBlocks) && !settings.batch_invariant;
+    }};
 inline constexpr LoopPass kSplitPartWrites{
     "split-part-writes", "An input or a state that changes in a part has that part written, not all of it.",
     on_loops<ir::split_part_writes>};
