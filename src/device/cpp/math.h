@@ -79,6 +79,20 @@ COIL_FN f32v c_inverse(f32v x) {
 COIL_FN f32v c_inverse(f32v x) { return 1.0f / x; }
 #endif
 
+// @piece c_fused
+// x y + z with one rounding, also where the compiler makes no such thing of a product and a sum.
+#ifdef __FMA__
+#if defined(__clang__) && __has_builtin(__builtin_elementwise_fma)
+COIL_FN f32v c_fused(f32v x, f32v y, f32v z) { return __builtin_elementwise_fma(x, y, z); }
+#elif COIL_L == 16
+COIL_FN f32v c_fused(f32v x, f32v y, f32v z) { return (f32v)__builtin_ia32_vfmaddps512_mask(x, y, z, (u16)-1, 4); }
+#elif COIL_L == 8
+COIL_FN f32v c_fused(f32v x, f32v y, f32v z) { return (f32v)__builtin_ia32_vfmaddps256(x, y, z); }
+#else
+COIL_FN f32v c_fused(f32v x, f32v y, f32v z) { return (f32v)__builtin_ia32_vfmaddps(x, y, z); }
+#endif
+#endif
+
 // @piece c_div_by c_coarse_div_by
 // x / y for many x: by the reciprocal, whose rounding the quotient's residual makes up for, where that is one
 // instruction and exact. A zero, an infinity and NaN stand as they are.
@@ -86,7 +100,7 @@ COIL_FN f32v c_inverse(f32v x) { return 1.0f / x; }
 COIL_FN f32v c_div_by(f32v x, f32 y) {
   f32 size = c_absbits(y), r = 1.0f / y;
   if (__builtin_expect(!(size > 0x1p-64f && size < 0x1p64f), 0)) return x / y;
-  f32v q = x * r, better = (x - q * y) * r + q;
+  f32v q = x * r, rest = c_fused(-q, f32v{} + y, x), better = c_fused(rest, f32v{} + r, q);
   return c_pick((u32v)(c_ibits(c_absbits(q)) - 1) < 0x7f7fffffu, better, q);
 }
 #else

@@ -198,9 +198,9 @@ COIL_FN f32v c_atanh(f32v x) {
 COIL_FN f32v c_quarters(f32v x, i32v& turns) {
   f32v t = x * 0.636619772f + 12582912.0f, n = t - 12582912.0f;
   turns = (i32v)t;
-  f32v r = x - n * 1.57079637f;
-  r = r - n * -4.37113883e-8f;
-  return r - n * -1.71512451e-15f;
+  f32v r = c_fused(n, f32v{} - 1.57079637f, x);
+  r = c_fused(n, f32v{} + 4.37113883e-8f, r);
+  return c_fused(n, f32v{} + 1.71512451e-15f, r);
 }
 #endif
 
