@@ -546,7 +546,7 @@ void Printer::start_strip(const std::vector<Statement*>& statements) {
   for (const Statement* s : statements)
     if (s->role != Role::Inner) accumulate.push_back(s);
   for (const Statement* s : accumulate) {
-    strip_row("A" + accumulator(*s), s->body->dtype);
+    strip_row("A" + accumulator(*s), carried_type(*s));
     if (totals_ && is_sum(*s)) strip_row("T" + accumulator(*s), s->body->dtype);
     if (s->role == Role::Reduce && is_arg(kind_of(*s))) strip_row("A" + accumulator(*s) + "p", position_type(*s));
   }

@@ -201,8 +201,10 @@ class Printer {
   static ReductionKind kind_of(const Statement& s) { return std::get<Reduction>(s.op->node).kind; }
   static bool is_arg(ReductionKind k) { return k == ReductionKind::ArgMax || k == ReductionKind::ArgMin; }
   void declare_accumulator(const Statement& s);
-  /// A running sum of f32 along vectors is carried from one to the next in f64, as eager's is.
-  bool carries_f64(const Statement& s) const;
+  /// Running sums and products of f32 are carried from one element to the next in f64, as eager's are: in f32 the error
+  /// grows with the row.
+  static bool carries_f64(const Statement& s);
+  static DType carried_type(const Statement& s);
   std::string start_of(const Statement& s) const;
   /// Of ArgMax and ArgMin: I32 where positions fit.
   DType position_type(const Statement& s);
@@ -216,6 +218,7 @@ class Printer {
   void finish_reduction(const Statement& s);
   static std::string scan_identity(ir::ScanKind kind, DType d);
   Local scan(const Statement& s, const Local& value);
+  Local scan_within_vectors(const Statement& s, const char* f, const std::string& x);
   void store(const Statement& s, const Local& value);
   /// Whether a statement's result is large and written once, in whole cache lines. Then stores may bypass the cache, so
   /// that the lines are not read first; the kernel does so at run time if the result is larger than the cache.

@@ -64,21 +64,24 @@ void Printer::inner_statement(const Statement& s) {
 }
 
 std::string Printer::start_of(const Statement& s) const {
-  return s.role == Role::Scan ? scan_identity(std::get<ir::Scan>(s.op->node).kind, s.body->dtype)
+  return s.role == Role::Scan ? scan_identity(std::get<ir::Scan>(s.op->node).kind, carried_type(s))
                               : identity(kind_of(s), s.body->dtype);
 }
 
-bool Printer::carries_f64(const Statement& s) const {
-  return inner_vector() && s.role == Role::Scan && s.body->dtype == DType::F32 &&
-         std::get<ir::Scan>(s.op->node).kind == ir::ScanKind::Sum;
+bool Printer::carries_f64(const Statement& s) {
+  if (s.role != Role::Scan || s.body->dtype != DType::F32) return false;
+  const ir::ScanKind kind = std::get<ir::Scan>(s.op->node).kind;
+  return kind != ir::ScanKind::Max && kind != ir::ScanKind::Min;
 }
 
+DType Printer::carried_type(const Statement& s) { return carries_f64(s) ? DType::F64 : s.body->dtype; }
+
 void Printer::declare_accumulator(const Statement& s) {
-  if (carries_f64(s)) {
-    line(fmt::format("f64 {} = 0;", accumulator(s)));
+  if (inner_vector() && carries_f64(s)) {
+    line(fmt::format("f64 {} = {};", accumulator(s), start_of(s)));
     return;
   }
-  declare(s.body->dtype, accumulator(s), start_of(s));
+  declare(carried_type(s), accumulator(s), start_of(s));
   if (s.role == Role::Reduce && is_arg(kind_of(s))) declare(position_type(s), accumulator(s) + "p", start_position(s));
 }
 
@@ -93,7 +96,7 @@ void Printer::load_accumulator(const Statement& s, char row) {
   auto from = [&](DType d, const std::string& a) {
     line(fmt::format("{} {} = c_load_{}v({}{} + {});", vector_type(d), a, short_name(d), row, a, in_strip()));
   };
-  from(s.body->dtype, accumulator(s));
+  from(carried_type(s), accumulator(s));
   if (s.role == Role::Reduce && is_arg(kind_of(s))) from(position_type(s), accumulator(s) + "p");
 }
 
@@ -101,7 +104,7 @@ void Printer::save_accumulator(const Statement& s, char row) {
   auto to = [&](DType d, const std::string& a) {
     line(fmt::format("c_store_{}({}{} + {}, {});", short_name(d), row, a, in_strip(), a));
   };
-  to(s.body->dtype, accumulator(s));
+  to(carried_type(s), accumulator(s));
   if (s.role == Role::Reduce && is_arg(kind_of(s))) to(position_type(s), accumulator(s) + "p");
 }
 
@@ -228,36 +231,45 @@ std::string Printer::scan_identity(ir::ScanKind kind, DType d) {
 
 Printer::Local Printer::scan(const Statement& s, const Local& value) {
   const auto kind = std::get<ir::Scan>(s.op->node).kind;
-  const DType d = s.body->dtype;
-  const std::string a = accumulator(s), x = vector_accumulator() ? as_vector(value, d) : value.name;
+  const std::string a = accumulator(s), given = vector_accumulator() ? as_vector(value, s.body->dtype) : value.name;
   const char* f = kind == ir::ScanKind::Sum    ? "add"
                   : kind == ir::ScanKind::Prod ? "mul"
                   : kind == ir::ScanKind::Max  ? "max"
                                                : "min";
-  if (inner_vector()) {
-    // Scans within each vector first, so that only one operation a vector depends on the vector before.
-    const std::string lanes = fresh(), now = fresh();
-    line(fmt::format("const auto {} = c_prefix_{}({});", lanes, f, x));
-    if (carries_f64(s)) {
-      line(fmt::format("const auto {} = c_add(c_splat_f32v((f32){}), {});", now, a, lanes));
-      if (!tail_) line(fmt::format("{} += c_lane({}, COIL_L - 1);", a, lanes));
-      return {now, true};
-    }
-    line(fmt::format("const auto {} = c_{}({}, {});", now, f, a, lanes));
-    if (!tail_) line(fmt::format("{0} = c_{1}({0}, c_last({2}));", a, f, lanes));
-    return {now, true};
-  }
+  if (inner_vector()) return scan_within_vectors(s, f, given);
+  const bool wide = carries_f64(s);
+  const std::string x = wide ? fmt::format("c_cast_f64({})", given) : given;
   if (kind == ir::ScanKind::LogSumExp) {
-    const std::string m = fresh(), e = fresh();
-    line(fmt::format("const auto {} = c_max({}, {});", m, a, x));
-    line(fmt::format("const auto {} = c_add({}, c_log1p(c_exp(c_sub(c_min({}, {}), {}))));", e, m, a, x, m));
+    const std::string y = fresh(), m = fresh(), e = fresh();
+    line(fmt::format("const auto {} = {};", y, x));
+    line(fmt::format("const auto {} = c_max({}, {});", m, a, y));
+    line(fmt::format("const auto {} = c_add({}, c_log1p(c_exp(c_sub(c_min({}, {}), {}))));", e, m, a, y, m));
     line(fmt::format("{} = c_where(c_isinf({}), {}, {});", a, m, m, e));
   } else {
     line(fmt::format("{0} = c_{1}({0}, {2});", a, f, x));
   }
   const std::string now = fresh();
-  line(fmt::format("const auto {} = {};", now, a));
+  line(fmt::format("const auto {} = {}({});", now, wide ? "c_cast_f32" : "", a));
   return {now, vector_accumulator()};
+}
+
+/// Scans within each vector first, so that only one operation a vector depends on the vector before.
+Printer::Local Printer::scan_within_vectors(const Statement& s, const char* f, const std::string& x) {
+  const std::string a = accumulator(s), lanes = fresh(), now = fresh();
+  const bool wide = carries_f64(s), product = std::get<ir::Scan>(s.op->node).kind == ir::ScanKind::Prod;
+  // The sum of a vector's few lanes is as good in f32; a product's error is part of all products behind it.
+  line(fmt::format("const auto {} = c_prefix_{}({}({}));", lanes, f, wide && product ? "c_cast_f64" : "", x));
+  if (!wide) {
+    line(fmt::format("const auto {} = c_{}({}, {});", now, f, a, lanes));
+    if (!tail_) line(fmt::format("{0} = c_{1}({0}, c_last({2}));", a, f, lanes));
+  } else if (product) {
+    line(fmt::format("const auto {} = c_cast_f32(c_mul(c_splat_f64v({}), {}));", now, a, lanes));
+    if (!tail_) line(fmt::format("{} *= c_lane({}, COIL_L - 1);", a, lanes));
+  } else {
+    line(fmt::format("const auto {} = c_add(c_splat_f32v((f32){}), {});", now, a, lanes));
+    if (!tail_) line(fmt::format("{} += c_lane({}, COIL_L - 1);", a, lanes));
+  }
+  return {now, true};
 }
 
 bool Printer::streams(const Statement& s) {
