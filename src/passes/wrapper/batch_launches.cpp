@@ -13,12 +13,14 @@ constexpr std::size_t kMostPointers = 480;  // of a launch: what fits into 4 KiB
 constexpr std::int64_t kLargest = std::int64_t{64}
                                   << 20;      // bytes that one launch writes, past which it fills the machine alone
 constexpr std::int64_t kTemporary = 1 << 20;  // bytes of a temporary that may live longer for it
+constexpr std::int64_t kTogether = 1 << 22;   // bytes of all temporaries of a launch, which are there at once
 
 /// Calls that become one, and what lines between the outermost of them and where the search is touch.
 struct Batch {
   std::size_t place = 0;  ///< of the call that the others join
   std::vector<std::size_t> calls;
   std::set<BufferId> reads, writes, passed_reads, passed_writes;
+  std::int64_t temporaries = 0;  ///< bytes of those that it reads or writes
 };
 
 bool meet(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
@@ -62,6 +64,7 @@ class Batcher {
       Batch& batch = open[call->kernel];
       if (batch.calls.empty()) batch.place = i;
       batch.calls.push_back(i);
+      batch.temporaries += temporaries_of(*call);
       batch.reads.insert(u.reads.begin(), u.reads.end());
       batch.writes.insert(u.writes.begin(), u.writes.end());
     }
@@ -91,7 +94,15 @@ class Batcher {
     return written <= kLargest;
   }
 
+  std::int64_t temporaries_of(const CallKernel& call) const {
+    std::int64_t bytes = 0;
+    for (BufferId b : std::set<BufferId>(call.buffers.begin(), call.buffers.end()))
+      if (p_.buffers[b].kind == BufferKind::Temporary) bytes += p_.env->hint_or(p_.buffers[b].bytes, kLargest);
+    return bytes;
+  }
+
   bool joins(const Batch& batch, const CallKernel& call, const Uses& u) const {
+    if (batch.temporaries + temporaries_of(call) > kTogether) return false;
     const auto& first = std::get<CallKernel>(p_.lines[batch.place]);
     if (first.scalars != call.scalars || first.launch->grid != call.launch->grid ||
         (batch.calls.size() + 1) * call.buffers.size() > kMostPointers)
