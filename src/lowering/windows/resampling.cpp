@@ -148,10 +148,17 @@ std::vector<std::pair<Element, Element>> interpolation_taps(Context& ctx, const 
 
 namespace {
 
+/// Whether so few of a value's elements are read that each is computed where it is, rather than all of them stored.
+bool reads_few(Context& ctx, const TensorBox& box, std::int64_t of_each_result) {
+  const auto& env = ctx.graph.env();
+  const std::int64_t results = env.hint_or(sym::product(ctx.result().sizes), 0);
+  return results > 0 && results * of_each_result <= env.hint_or(sym::product(box.sizes), 0);
+}
+
 LoweringFunction interpolated(std::size_t spatial, bool cubic) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
-    box.realize();
+    if (!reads_few(ctx, box, std::int64_t{1} << ((cubic ? 2 : 1) * spatial))) box.realize();
     const DType t = ctx.result().dtype == DType::F64 ? DType::F64 : DType::F32;
     const bool align_corners = args[2].as_bool();
     const auto axes = axes_of(ctx, args, box, spatial, true);
