@@ -186,7 +186,7 @@ Node* RecurrentStep::together(Values parts) {
 }
 
 Node* RecurrentStep::cast(Node* x, DType type) {
-  return x->tensor().dtype == type ? x : call("prims.convert_element_type.default", {x, Value(type)});
+  return x->tensor().dtype == type ? x : make_call(*body_, &layer_, "aten._to_copy.default", {x}, {{"dtype", type}});
 }
 
 }  // namespace coil::passes
