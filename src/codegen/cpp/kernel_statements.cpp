@@ -249,7 +249,7 @@ Printer::Local Printer::scan(const Statement& s, const Local& value) {
     line(fmt::format("{0} = c_{1}({0}, {2});", a, f, x));
   }
   const std::string now = fresh();
-  line(fmt::format("const auto {} = {}({});", now, wide ? "c_cast_f32" : "", a));
+  line(fmt::format("const auto {} = {};", now, wide ? fmt::format("c_cast_f32({})", a) : a));
   return {now, vector_accumulator()};
 }
 
@@ -258,7 +258,8 @@ Printer::Local Printer::scan_within_vectors(const Statement& s, const char* f, c
   const std::string a = accumulator(s), lanes = fresh(), now = fresh();
   const bool wide = carries_f64(s), product = std::get<ir::Scan>(s.op->node).kind == ir::ScanKind::Prod;
   // The sum of a vector's few lanes is as good in f32; a product's error is part of all products behind it.
-  line(fmt::format("const auto {} = c_prefix_{}({}({}));", lanes, f, wide && product ? "c_cast_f64" : "", x));
+  line(fmt::format("const auto {} = c_prefix_{}({});", lanes, f,
+                   wide && product ? fmt::format("c_cast_f64({})", x) : x));
   if (!wide) {
     line(fmt::format("const auto {} = c_{}({}, {});", now, f, a, lanes));
     if (!tail_) line(fmt::format("{0} = c_{1}({0}, c_last({2}));", a, f, lanes));
