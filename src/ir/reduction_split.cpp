@@ -16,22 +16,25 @@ std::optional<std::size_t> open_channels(Graph& graph, Scalar load) {
   return b.channels;
 }
 
+/// Whether neighbours in memory are what one of these variables walks, however a picture comes to lie.
+bool walks_neighbours(Graph& graph, Scalar load, const Exprs& variables) {
+  if (const auto channels = open_channels(graph, load))
+    return std::ranges::any_of(variables, [&](Expr v) { return sym::contains(load->index[*channels], v); });
+  const Layout& layout = graph.buffer(load->buffer).layout;
+  const Expr index = load->op == ScalarOp::Load ? linear_index(layout, load->index) : load->index[0];
+  return std::ranges::any_of(variables, [&](Expr v) {
+    const auto step = sym::linear_in(index, v);
+    return step && step->coefficient.is_constant(1);
+  });
+}
+
 /// Whether half or more of what a reduction reads lies side by side along its dimension `d`, as pictures of
 /// convolutional nets do along their channels once layouts are chosen.
 bool lies_along(Graph& graph, Scalar body, std::size_t d) {
   std::int64_t along = 0, across = 0;
-  for (Scalar l : loads(body)) {
-    const Layout& layout = graph.buffer(l->buffer).layout;
-    bool neighbours = false;
-    if (const auto channels = open_channels(graph, l)) {
-      neighbours = sym::contains(l->index[*channels], graph.rvar(d));
-    } else {
-      const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
-      const auto step = sym::linear_in(index, graph.rvar(d));
-      neighbours = step && step->coefficient.is_constant(1);
-    }
-    (neighbours ? along : across) += graph.env().hint_or(sym::product(layout.sizes), 1 << 12);
-  }
+  for (Scalar l : loads(body))
+    (walks_neighbours(graph, l, {graph.rvar(d)}) ? along : across) +=
+        graph.env().hint_or(sym::product(graph.buffer(l->buffer).layout.sizes), 1 << 12);
   return along >= across;
 }
 
@@ -73,17 +76,7 @@ bool reduces_neighbours(Graph& graph, Scalar body, std::size_t reduced) {
   std::int64_t along = 0, across = 0;
   for (Scalar l : loads(body)) {
     const Layout& layout = graph.buffer(l->buffer).layout;
-    bool neighbours = false;
-    if (const auto channels = open_channels(graph, l)) {
-      for (std::size_t d = 0; d < reduced; ++d)
-        neighbours = neighbours || sym::contains(l->index[*channels], graph.rvar(d));
-    } else {
-      const Expr index = l->op == ScalarOp::Load ? linear_index(layout, l->index) : l->index[0];
-      for (std::size_t d = 0; d < reduced; ++d)
-        if (auto step = sym::linear_in(index, graph.rvar(d)))
-          neighbours = neighbours || step->coefficient.is_constant(1);
-    }
-    (neighbours ? along : across) +=
+    (walks_neighbours(graph, l, graph.rvars(reduced)) ? along : across) +=
         graph.env().hint_or(sym::product(layout.sizes), 1 << 12) * static_cast<std::int64_t>(size_of(layout.dtype));
   }
   return along >= across;
