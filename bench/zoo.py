@@ -93,6 +93,19 @@ class Results:
             os.replace(aside, self.path)
 
 
+def without_chance(module):
+    """Nothing is dropped at random, neither values nor paths nor layers: each step has the same gradients."""
+    import torch
+
+    for m in module.modules():
+        if isinstance(m, torch.nn.modules.dropout._DropoutNd):
+            m.p = 0.0
+        for holder in (m, getattr(m, "config", None)):
+            rates = [k for k, v in vars(holder).items() if "drop" in k and isinstance(v, float)] if holder else []
+            for name in rates:
+                setattr(holder, name, 0.0)
+
+
 def tensors_of(value):
     import torch
 

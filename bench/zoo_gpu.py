@@ -24,7 +24,7 @@ import signal
 import time
 
 import zoo
-from zoo import Results, distance, tensors_of
+from zoo import Results, distance, tensors_of, without_chance
 
 SIDES = {
     "eager": None,
@@ -66,9 +66,7 @@ class Case:
         self.train = kind == "train"
         self.module = entry.make().train(self.train).cuda()
         if self.train:
-            for m in self.module.modules():
-                if isinstance(m, torch.nn.Dropout):
-                    m.p = 0.0
+            without_chance(self.module)
         inputs = entry.inputs(entry.small if size == "small" else entry.large)
         self.inputs = [t.cuda() if isinstance(t, torch.Tensor) else t for t in inputs]
         state = {k: v.clone() for k, v in self.module.state_dict().items()} if self.train else None

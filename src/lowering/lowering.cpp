@@ -111,6 +111,7 @@ class Driver {
     add_asserts();
     for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
       visit(*n);
+      store_copied_result(*n);
       if (n->opcode == fx::Opcode::Output) lower_outputs(ctx_, *n, storage_);
     }
     ir::verify(*graph_);
@@ -144,6 +145,22 @@ class Driver {
     enter(n);
     if (n.opcode == fx::Opcode::GetAttr) ctx_.values[&n] = storage_.attribute(n);
     if (n.opcode == fx::Opcode::CallFunction) call(n);
+  }
+
+  /// No operation moves over a loop or a branch: a result that is a copy, made with the others at the end, would keep
+  /// what it copies in memory until then. Behind a first such block it is made where it stands.
+  void store_copied_result(const fx::Node& n) {
+    const auto is_block = [](const ir::Operation& op) { return std::holds_alternative<ir::Control>(op.node); };
+    const auto is_output = [](const fx::Node* user) { return user->opcode == fx::Opcode::Output; };
+    if (n.opcode != fx::Opcode::CallFunction || !n.is_tensor() || !std::ranges::all_of(n.users(), is_output)) return;
+    const auto found = ctx_.values.find(&n);
+    auto* box = found == ctx_.values.end() ? nullptr : std::get_if<TensorBox>(&found->second);
+    if (!box || !box->storage || box->storage->realized() || !box->is_whole()) return;
+    const ir::Scalar body = box->storage->body;
+    if (body->op != ScalarOp::Load || graph_->buffer(body->buffer).kind != ir::BufferKind::Computed) return;
+    if (std::ranges::none_of(graph_->operations(), is_block)) return;
+    box->storage->strides = n.tensor().strides;
+    box->realize();
   }
 
   void bind(const std::vector<BlockValue>& operands) {

@@ -292,8 +292,9 @@ class Splitter {
 
   void refuse(const std::set<std::size_t>& split, std::uint64_t now, std::uint64_t whole) {
     constexpr double kMiB = 1 << 20;
-    const std::string reason = fmt::format("together they raise the peak of temporaries from {:.1f} to {:.1f} MiB",
-                                           static_cast<double>(now) / kMiB, static_cast<double>(whole) / kMiB);
+    const std::string reason =
+        fmt::format("together they raise the peak of temporaries and results from {:.1f} to {:.1f} MiB",
+                    static_cast<double>(now) / kMiB, static_cast<double>(whole) / kMiB);
     for (std::size_t item : split) {
       const auto& parts = parts_.at(item);
       for (std::size_t k = 1; k < parts.size(); ++k)
@@ -346,6 +347,7 @@ MemoryProgram memory_of(ir::Graph& graph, const Schedule& schedule) {
     if (const auto* view = std::get_if<ir::BufferView>(&o.value);
         view && program.storages[view->buffer].of == StorageClass::Temporary)
       program.storages[view->buffer].of = StorageClass::Output;
+  program.counts_callers = true;  // results come when they are made
   StepOrder order(program);
   std::vector<StepId> since_fence;
   std::optional<StepId> fence, outside;

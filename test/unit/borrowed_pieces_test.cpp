@@ -33,6 +33,32 @@ StoredProgram narrowing(bool writes) {
   return b.program();
 }
 
+/// t0 = 2x, t1 = 3x, and in three turns t2 = t0 times the turn's number, t1 += t2, which makes 9x; four outputs, each
+/// made of the one before: 18x, 36x, 72x, 144x.
+StoredProgram in_turns() {
+  GpuPlan b;
+  const Slot two = b.constant(2), three = b.constant(3), zero = b.zero, turn = b.PlanBuilder::add(ShapeOp::RunTime, 0);
+  const BufferId x = b.buffer({.kind = BufferKind::Input, .name = "x"});
+  const auto temporary = [&](const char* name, std::uint32_t first, std::uint32_t last) {
+    return b.buffer({.kind = BufferKind::Temporary, .name = name, .bytes = b.bytes, .first = first, .last = last});
+  };
+  const BufferId t0 = temporary("t0", 0, 5), t1 = temporary("t1", 1, 6), t2 = temporary("t2", 3, 4);
+  b.plan.steps = {b.launch(b.scale, {x, t0}, {two}),
+                  b.launch(b.scale, {x, t1}, {three}),
+                  Control{Control::Kind::Loop, three, turn, 6},
+                  b.launch(b.scale, {t0, t2}, {turn}),
+                  b.launch(b.add, {t2, t1, t1}, {}),
+                  Control{Control::Kind::EndLoop, zero, zero, 2}};
+  BufferId from = t1;
+  for (const char* name : {"y0", "y1", "y2", "y3"}) {
+    const BufferId y = b.buffer({.kind = BufferKind::Output, .name = name, .bytes = b.bytes});
+    b.plan.steps.push_back(b.launch(b.scale, {from, y}, {two}));
+    b.output(name, {y, DType::F32, {b.elements}, {b.one}, b.zero});
+    from = y;
+  }
+  return b.program();
+}
+
 struct BorrowedPieces : FakeCuda {
   /// The context's memory comes from an allocator that counts, and has no more than `limit`.
   void lend(Context& context) {
@@ -49,9 +75,10 @@ struct BorrowedPieces : FakeCuda {
     });
   }
 
-  void check_values(Context& context, const std::vector<Tensor>& outputs) {
+  void check_values(Context& context, const std::vector<Tensor>& outputs, float first = 10) {
     for (std::size_t k = 0; k < 4; ++k)
-      EXPECT_EQ(values_of(context.to_host(outputs.at(k))), times(counting(kElements), 10 * static_cast<float>(1 << k)));
+      EXPECT_EQ(values_of(context.to_host(outputs.at(k))),
+                times(counting(kElements), first * static_cast<float>(1 << k)));
   }
 
   std::shared_ptr<Queue> queue = open()->make_queue();
@@ -72,6 +99,28 @@ TEST_F(BorrowedPieces, TemporariesAreGoneWhenOutputsCome) {
   EXPECT_GE(most, 4 * kBytes);
   EXPECT_LT(most, 4 * kBytes + kBytes / 4);
   EXPECT_LT(context.memory().arena_bytes, kBytes / 4) << "beyond the outputs";
+}
+
+TEST_F(BorrowedPieces, TemporariesAndInputsAreGoneWhenOutputsComeBehindALoop) {
+  Context context(load(in_turns()));
+  lend(context);
+  std::vector<std::uint32_t> gone;
+  std::size_t live_then = 0;
+  context.set_inputs_done(
+      [&](std::span<const std::uint32_t> inputs) {
+        gone.insert(gone.end(), inputs.begin(), inputs.end());
+        live_then = *live;
+      },
+      {}, {});
+  for (int k = 0; k < 3; ++k) {
+    context.run_into({&x, 1}, outputs);
+    check_values(context, outputs, 18);
+    EXPECT_EQ(*live, 4 * kBytes) << "only outputs are left";
+  }
+  EXPECT_EQ(gone, std::vector<std::uint32_t>(3, 0));
+  EXPECT_LE(live_then, 3 * kBytes) << "the input goes before there is any output";
+  EXPECT_GE(most, 4 * kBytes);
+  EXPECT_LT(most, 4 * kBytes + kBytes / 4);
 }
 
 TEST_F(BorrowedPieces, SizesThatTakeTurnsHavePiecesOfTheirOwn) {

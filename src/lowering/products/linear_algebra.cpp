@@ -25,6 +25,8 @@ constexpr std::int64_t kSmallestCopied = 1 << 28;   // the same where operands m
 constexpr std::int64_t kWorthCopying = 256;         // and uses of each of their elements
 constexpr std::int64_t kSmallestDirect = 16 << 20;  // bytes of a result that several products write,
 constexpr std::int64_t kFewestDirect = 512;         // and its rows
+constexpr std::int64_t kChunkBytes = 32 << 20;      // bytes of grown columns that stand beside a result,
+constexpr std::int64_t kMostChunks = 16;            // unless the result has more of them than so many
 
 // On a device with grids of threads, a row times a matrix over so few elements is a loop: what makes the operands is
 // computed in it, and libraries have no kernel for many small ones.
@@ -171,14 +173,15 @@ Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, st
              rows = b.rank() == 2 ? sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)) : m;
   Operands result{a, b, n};
   if (ctx.product_vector_bytes() == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
-  const bool over = !(grown(ctx, meta.dtype, k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
-  const bool into = !(grown(ctx, meta.dtype, n) == n) && may_grow(ctx, b, b_n, rows) &&
+  const bool over = !(grown(ctx, b.dtype(), k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
+  const bool into = !(grown(ctx, b.dtype(), n) == n) && may_grow(ctx, b, b_n, rows) &&
                     (bias || !goes_into_rows(ctx, a, b, b_k, meta));
   std::vector<std::size_t> of_a, of_b;
   if (over) of_a.push_back(a_k), of_b.push_back(b_k);
-  if (into) of_b.push_back(b_n), result.columns = grown(ctx, meta.dtype, n);
+  if (into) of_b.push_back(b_n);
   result.a = grown(ctx, a, of_a, n);
   result.b = grown(ctx, b, of_b, rows);
+  result.columns = result.b.sizes[b_n];
   return result;
 }
 
@@ -212,10 +215,46 @@ std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorM
   return made;
 }
 
-/// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
-TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, const std::optional<TensorBox>& bias,
-                 const sym::TensorMeta& meta) {
-  Operands operands = grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
+/// Rows of a matrix that has several dimensions of rows: where they begin and how many there are in each.
+struct RowRange {
+  Exprs first, sizes;
+};
+
+/// Cuts a matrix of `sizes` into ranges of rows that follow one another, none where it is small or its sizes are free.
+std::vector<RowRange> row_chunks(const Exprs& sizes, DType dtype) {
+  const auto elements = sym::product(sizes).constant();
+  const std::int64_t wanted =
+      elements ? std::min(kMostChunks, *elements * static_cast<std::int64_t>(size_of(dtype)) / kChunkBytes) : 0;
+  if (wanted < 2) return {};
+  std::vector<RowRange> chunks(1);
+  for (std::size_t d = 0; d + 1 < sizes.size(); ++d) {
+    const auto there = static_cast<std::int64_t>(chunks.size());
+    const std::int64_t size = *sizes[d].constant(), parts = std::min(size, (wanted + there - 1) / there);
+    std::vector<RowRange> cut;
+    for (const RowRange& range : chunks)
+      for (std::int64_t p = 0; p < parts; ++p) {
+        cut.push_back(range);
+        cut.back().first.push_back(p * size / parts);
+        cut.back().sizes.push_back((p + 1) * size / parts - p * size / parts);
+      }
+    chunks = std::move(cut);
+  }
+  return chunks;
+}
+
+/// The rows of an operand; computed for themselves where it is not in memory.
+TensorBox rows_of(Context& ctx, const TensorBox& x, const RowRange& range) {
+  Exprs sizes = range.sizes, at = ctx.graph.ivars(x.rank());
+  sizes.push_back(x.sizes.back());
+  for (std::size_t d = 0; d < range.first.size(); ++d) at[d] = at[d] + range.first[d];
+  const TensorBox rows = x.view(sizes, at);
+  if (x.storage->realized()) return rows;
+  return pointwise(ctx, x.dtype(), sizes, element(ctx, rows, sizes), sym::contiguous_strides(sizes));
+}
+
+/// The library's call for operands that were grown, and a bias as wide as they are.
+TensorBox linear_call(Context& ctx, const Operands& operands, bool transposed, const std::optional<TensorBox>& bias,
+                      const sym::TensorMeta& meta) {
   // A weight that lies in memory the other way round is the other form of it.
   BufferView w = library_operand(operands.b);
   if (w.strides[0].is_constant(1) && !w.strides[1].is_constant(1)) {
@@ -225,13 +264,42 @@ TensorBox linear(Context& ctx, TensorBox x, TensorBox weight, bool transposed, c
   }
   const Expr n = w.sizes[transposed ? 1 : 0], k = w.sizes[transposed ? 0 : 1];
   std::vector<BufferView> inputs{library_operand(operands.a), w};
-  if (bias) inputs.push_back(library_operand(n == meta.sizes.back() ? *bias : grown(ctx, *bias, {0}, kSmallestCopied)));
+  if (bias) inputs.push_back(library_operand(*bias));
   Attributes attributes{{"has_bias", std::int64_t{bias.has_value()}}, {"weight_transposed", std::int64_t{transposed}}};
   if (auto c = n.constant()) attributes["n"] = *c;
   if (auto c = k.constant()) attributes["k"] = *c;
   auto [box, out] = product_result(ctx, meta, operands.columns);
   add_library_call(ctx, "linear", std::move(attributes), std::move(inputs), {out});
   return box;
+}
+
+/// The same where more columns are made than a large result that leaves the program has: they stand beside it for some
+/// rows at a time.
+std::optional<TensorBox> linear_by_rows(Context& ctx, const Operands& operands, bool transposed,
+                                        const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
+  if (operands.columns == meta.sizes.back() || !only_leaves(*ctx.node)) return std::nullopt;
+  const std::vector<RowRange> chunks = row_chunks(meta.sizes, meta.dtype);
+  if (chunks.empty()) return std::nullopt;
+  auto [result, window] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
+  for (const RowRange& range : chunks) {
+    Exprs sizes = range.sizes, at = ctx.graph.ivars(meta.rank());
+    sizes.push_back(meta.sizes.back());
+    for (std::size_t d = 0; d < range.first.size(); ++d) at[d] = at[d] + range.first[d];
+    const TensorBox rows = linear_call(ctx, {rows_of(ctx, operands.a, range), operands.b, operands.columns}, transposed,
+                                       bias, sym::contiguous(meta.dtype, meta.device, sizes));
+    store_part(ctx, window.buffer, sizes, std::move(at), element(ctx, rows, sizes));
+  }
+  return result;
+}
+
+/// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
+TensorBox linear(Context& ctx, const TensorBox& x, const TensorBox& weight, bool transposed,
+                 std::optional<TensorBox> bias, const sym::TensorMeta& meta) {
+  const Operands operands =
+      grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
+  if (bias && !(operands.columns == meta.sizes.back())) bias = grown(ctx, *bias, {0}, kSmallestCopied);
+  if (const auto made = linear_by_rows(ctx, operands, transposed, bias, meta)) return *made;
+  return linear_call(ctx, operands, transposed, bias, meta);
 }
 
 /// y[B.., M, N] = a[B.., M, K] b as a sum of products, for what no library of the device takes, or none well. `b` may

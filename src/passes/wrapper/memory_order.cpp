@@ -212,11 +212,10 @@ class StepsBuilder {
     return out_.program.storages[b].of == StorageClass::Caller || out_.program.storages[b].of == StorageClass::Given;
   }
 
-  /// Results come when they are made. Where there are several, when that is decides about memory as well.
+  /// Results come when they are made, and decide about the peak as well.
   void count_results() {
-    constexpr int kSeveral = 4;
     const auto is_result = [](const Buffer& b) { return b.kind == BufferKind::Output; };
-    if (std::ranges::count_if(p_.buffers, is_result) >= kSeveral) out_.program.counts_callers = true;
+    if (std::ranges::any_of(p_.buffers, is_result)) out_.program.counts_callers = true;
   }
 
   /// Of inputs whose memory goes. All of it is the first input's of its number, and the others' is nothing.

@@ -242,20 +242,14 @@ void Binding::bind_memory() {
   const std::size_t n = plan_.buffers.size();
   now_.buffer_bytes.assign(n, 0);
   now_.buffer_base.assign(n, nullptr);
-  std::vector<Interval> intervals(n);
   std::vector<BufferId> temporaries;
   for (BufferId id = 0; id < n; ++id) {
-    const Buffer& b = plan_.buffers[id];
     const BufferId owner = memory_of_[id];
     if (late_buffer_[owner]) continue;
     bind_buffer(id);
-    if (plan_.buffers[owner].kind != BufferKind::Temporary) continue;
-    if (id == owner) temporaries.push_back(id);
-    Interval& live = intervals[owner];
-    live.first = live.bytes == 0 && live.last == 0 ? b.first : std::min(live.first, b.first);
-    live.last = std::max(live.last, b.last);
-    live.bytes = now_.buffer_bytes[owner];
+    if (id == owner && plan_.buffers[id].kind == BufferKind::Temporary) temporaries.push_back(id);
   }
+  std::vector<Interval> intervals = lives_in_plan();
   std::vector<std::uint64_t> offsets = offsets_in_arena(temporaries, intervals);
   place_in_outputs(temporaries, intervals, offsets);
   bind_other_arenas(intervals, offsets);
@@ -271,6 +265,20 @@ void Binding::bind_memory() {
       fail("the plan is broken: buffer {} lies outside of the arena", plan_.buffers[id].name);
   now_.temporaries = std::move(temporaries);
   now_.arena_offset = std::move(offsets);
+}
+
+std::vector<Interval> Binding::lives_in_plan() const {
+  std::vector<Interval> lives(plan_.buffers.size(), Interval{0, UINT32_MAX, 0});
+  for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
+    const Buffer& b = plan_.buffers[id];
+    const BufferId owner = memory_of_[id];
+    if (late_buffer_[owner] || plan_.buffers[owner].kind != BufferKind::Temporary) continue;
+    Interval& life = lives[owner];
+    life = {now_.buffer_bytes[owner], std::min(life.first, b.first), std::max(life.last, b.last)};
+  }
+  for (Interval& life : lives)
+    if (life.bytes == 0) life = {};
+  return lives;
 }
 
 MemoryNeed Binding::need() const {
@@ -308,7 +316,23 @@ void Binding::take_memory() {
 }
 
 void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
-  const BufferId owner = memory_of_[buffer];
+  use(memory_of_[buffer]);
+  add_word(memory_of_[buffer], byte_offset);
+}
+
+/// The step that is bound next uses the memory.
+void Binding::use(BufferId owner) {
+  const Buffer& b = plan_.buffers[owner];
+  const auto step = static_cast<std::uint32_t>(now_.steps.size());
+  const auto needed = [&](BoundOutputBuffer& out) { out.first = std::min(out.first, step); };
+  if (late_buffer_[owner]) return;
+  if (!now_.in_outputs.empty() && now_.in_outputs[owner].output >= 0)
+    needed(now_.outputs[static_cast<std::size_t>(now_.in_outputs[owner].output)]);
+  if (b.kind == BufferKind::Input) now_.inputs[b.index].last = step;
+  if (b.kind == BufferKind::Output) needed(now_.outputs[output_index_[owner]]);
+}
+
+void Binding::add_word(BufferId owner, std::uint64_t byte_offset) {
   const auto at = static_cast<std::uint32_t>(now_.words.size());
   const Buffer& b = plan_.buffers[owner];
   std::byte* base = now_.buffer_base[owner];
@@ -316,23 +340,14 @@ void Binding::point(BufferId buffer, std::uint64_t byte_offset) {
   const auto step = static_cast<std::uint32_t>(now_.steps.size());
   const OutputPlace place = now_.in_outputs.empty() ? OutputPlace() : now_.in_outputs[owner];
   if (place.output >= 0) {
-    BoundOutputBuffer& out = now_.outputs[static_cast<std::size_t>(place.output)];
-    if (out.patches.empty()) out.first = step;
-    out.patches.push_back({at, place.offset + byte_offset});
+    now_.outputs[static_cast<std::size_t>(place.output)].patches.push_back({at, place.offset + byte_offset});
   } else if (b.kind == BufferKind::Temporary && !late_buffer_[owner]) {
     (b.place == 0 ? now_.arena_patches : now_.others[b.place - 1].patches)
         .push_back({at, now_.arena_offset[owner] + byte_offset});
     if (has_pieces() && b.place == 0) temporary_uses_.push_back({owner, step, {at, byte_offset}});
   }
-  if (b.kind == BufferKind::Input) {
-    now_.inputs[b.index].patches.push_back({at, byte_offset});
-    now_.inputs[b.index].last = step;
-  }
-  if (b.kind == BufferKind::Output) {
-    BoundOutputBuffer& out = now_.outputs[output_index_[owner]];
-    if (out.patches.empty()) out.first = step;
-    out.patches.push_back({at, byte_offset});
-  }
+  if (b.kind == BufferKind::Input) now_.inputs[b.index].patches.push_back({at, byte_offset});
+  if (b.kind == BufferKind::Output) now_.outputs[output_index_[owner]].patches.push_back({at, byte_offset});
 }
 
 BoundView Binding::bind_view(const View& v) const {
@@ -360,17 +375,9 @@ void Binding::bind_steps() {
   now_.arena_base = nullptr;
   temporary_uses_.clear();
   for (OtherArena& other : now_.others) other.patches.clear(), other.base = nullptr;
-  for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = 0, out.placed = nullptr;
+  for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = kNoStep, out.placed = nullptr;
   for (BoundInput& in : now_.inputs) in.placed = nullptr;
-  if (late_ || checker_)
-    for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
-      const BufferKind kind = plan_.buffers[id].kind;
-      if (kind == BufferKind::Input && plan_.inputs[plan_.buffers[id].index].unused) continue;
-      if (memory_of_[id] != id || late_buffer_[id] || (kind != BufferKind::Input && kind != BufferKind::Output))
-        continue;
-      late_base_[id] = static_cast<std::int32_t>(now_.words.size());
-      point(id, 0);
-    }
+  if (late_ || checker_) add_late_words();
   std::uint32_t site = 0, failing = 0;
   std::uint32_t host_call = 0;
   for (const Step& step : plan_.steps) {
@@ -382,7 +389,7 @@ void Binding::bind_steps() {
     const auto* host = std::get_if<HostCall>(&step);
     const std::uint32_t call_of_host = host ? host_call++ : 0;
     if (late_ && is_late(step))
-      bound = LateStep{host ? call_of_host : at, failure};
+      bound = bind_late(step, host ? call_of_host : at, failure);
     else if (kernel)
       bound = bind_kernel(*kernel, failure, static_cast<std::size_t>(&step - plan_.steps.data()));
     else if (const auto* call = std::get_if<ExternCall>(&step))
@@ -405,7 +412,7 @@ void Binding::find_first_and_last_uses() {
   now_.by_last_use.clear();
   for (std::uint32_t k = 0; k < now_.outputs.size(); ++k) now_.by_first_use.push_back(k);
   for (std::uint32_t i = 0; i < now_.inputs.size(); ++i)
-    if (!now_.inputs[i].patches.empty()) now_.by_last_use.push_back(i);
+    if (now_.inputs[i].last != kNoStep) now_.by_last_use.push_back(i);
   std::ranges::stable_sort(now_.by_first_use, {}, [&](std::uint32_t k) { return now_.outputs[k].first; });
   std::ranges::stable_sort(now_.by_last_use, {}, [&](std::uint32_t i) { return now_.inputs[i].last; });
 }

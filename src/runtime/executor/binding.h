@@ -19,6 +19,7 @@
 #include "runtime/executor/recorded_parts.h"
 #include "runtime/groups/groups.h"
 #include "runtime/groups/symmetric.h"
+#include "runtime/plan/arena_pieces.h"
 #include "runtime/plan/memory_need.h"
 #include "runtime/plan/parts.h"
 #include "runtime/plan/shape_program.h"
@@ -123,6 +124,12 @@ class Binding {
 
  private:
   static constexpr std::size_t kShelved = 8;
+  /// Where a run stands among what comes and goes with its steps.
+  struct ComingAndGoing {
+    const MemoryHooks& hooks;
+    std::size_t needed = 0, done = 0;         ///< of `by_first_use` and `by_last_use`
+    std::uint32_t taken = 0, given_back = 0;  ///< pieces
+  };
 
   template <class Bound>
   void place(Bound& bound, std::byte* memory) {
@@ -183,7 +190,10 @@ class Binding {
   BoundView bind_view(const View&) const;
   /// Elements from the start of the buffer; checks that the view lies inside it.
   std::int64_t view_offset(const View&, const BoundView&) const;
+  /// Adds a word that the step which is bound next finds the memory by.
   void point(BufferId, std::uint64_t byte_offset);
+  void add_word(BufferId owner, std::uint64_t byte_offset);
+  void use(BufferId owner);
   /// A launch with its sizes; nothing where there is nothing to do.
   std::optional<Launch> launch_of(const KernelCall&) const;
   void scalars(const KernelCall&, std::vector<void*>& words) const;
@@ -209,9 +219,14 @@ class Binding {
   bool is_late(const View&) const;
   bool is_late(const Step&) const;
   bool is_late(const Output&) const;
+  void find_blocks();
+  /// Words of memory that late steps ask for by its owner.
+  void add_late_words();
+  LateStep bind_late(const Step&, std::uint32_t site, std::uint32_t failure);
   /// Steps one by one as the plan has them: of late programs, and of watched ones.
-  void walk_steps(const OutputAllocator&);
-  void walk(std::size_t from, std::size_t to, const OutputAllocator&);
+  void walk_steps(const MemoryHooks&);
+  void walk(std::size_t from, std::size_t to, const OutputAllocator&, ComingAndGoing*);
+  std::size_t walk_step(std::size_t here, const OutputAllocator&);
   std::size_t walk_control(const Control&, std::size_t at);
   bool walks() const { return late_ || checker_ || seconds_; }
   void begin_watching();
@@ -232,8 +247,10 @@ class Binding {
 
   // pieces.cpp
   /// Of the program's own device; what lies on others has arenas of its own.
-  bool has_pieces() const { return allows_pieces_ && !walks(); }
+  bool has_pieces() const { return allows_pieces_ && !checker_ && !seconds_; }
   void bind_pieces();
+  /// Of temporaries, by memory owner, in steps of the plan.
+  std::vector<Interval> lives_in_plan() const;
   std::vector<Interval> lives_of_temporaries() const;
   std::vector<std::uint64_t> scratch_of_steps() const;
   void add_beside(std::vector<std::uint64_t>& beside, bool with_inputs) const;
@@ -242,7 +259,9 @@ class Binding {
   void take_piece(std::uint32_t piece);
 
   // run_steps.cpp
-  void run_directly(const MemoryHooks&);
+  /// Before the steps up to `last`, and after them.
+  void reach(std::uint32_t last, ComingAndGoing&);
+  void leave(std::uint32_t last, ComingAndGoing&);
   void run_bound(const BoundStep&);
   void run_bound(const KernelStep&, void** words);
   void make_tensor_maps(const KernelStep&, void** words, Queue&);
@@ -315,8 +334,9 @@ class Binding {
   std::vector<double>* seconds_ = nullptr;
   std::function<bool()> stop_;
 
-  std::vector<std::int32_t>
-      late_base_;  ///< for each memory owner that is an input or output: the pointer that is patched to it
+  std::vector<StepRange> blocks_;         ///< of late programs, those that lie in no other, in order
+  std::vector<std::uint32_t> block_end_;  ///< of late programs, for each step: the last of its outermost block, or it
+  std::vector<std::int32_t> late_base_;   ///< for each memory owner that comes and goes: the word that is patched to it
   std::vector<Storage> late_memory_;
   std::vector<bool> undefined_;    ///< for each slot: a run-time size that came out without a value
   std::vector<void*> late_words_;  ///< arguments of the step that runs

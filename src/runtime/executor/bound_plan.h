@@ -28,18 +28,20 @@ struct BoundPart {
   std::vector<BufferId> late;  ///< owners of memory that only the run sizes
 };
 
+inline constexpr std::uint32_t kNoStep = UINT32_MAX;
+
 struct BoundInput {
-  Sizes sizes, strides;    ///< as kernels assume them
-  std::int64_t span = 0;   ///< elements that the layout reaches over
-  bool aliased = false;    ///< an output views it
-  std::uint32_t last = 0;  ///< the last bound step that uses it, where there are patches
+  Sizes sizes, strides;          ///< as kernels assume them
+  std::int64_t span = 0;         ///< elements that the layout reaches over
+  bool aliased = false;          ///< an output views it
+  std::uint32_t last = kNoStep;  ///< the last bound step that uses it
   std::vector<Patch> patches;
   const std::byte* placed = nullptr;  ///< where those point
 };
 
 struct BoundOutputBuffer {
   std::size_t bytes = 0;
-  std::uint32_t first = 0;  ///< the first bound step that uses it, where there are patches
+  std::uint32_t first = kNoStep;  ///< the first bound step that uses it
   std::vector<Patch> patches;
   const std::byte* placed = nullptr;  ///< where those point
 };
@@ -136,9 +138,8 @@ struct BoundPlan {
   std::vector<void*> words;             ///< arguments of all steps: pointers and scalars
   std::vector<BoundTensorMap> tensor_maps;
   std::vector<BoundStep> steps;
-  std::vector<std::uint32_t> plan_step;  ///< for each bound step, its place in the plan
-  std::vector<std::uint32_t>
-      by_first_use;  ///< outputs in order of their first steps; those that no step uses come first
+  std::vector<std::uint32_t> plan_step;     ///< for each bound step, its place in the plan
+  std::vector<std::uint32_t> by_first_use;  ///< outputs in order of their first steps; the last are of no step
   std::vector<std::uint32_t> by_last_use;   ///< inputs in order of their last steps, of those that steps use
   std::vector<BoundPart> parts;             ///< in order
   std::vector<std::int32_t> part_at;        ///< for each bound step, the part that begins there; -1: none

@@ -18,6 +18,7 @@ void Binding::find_late() {
     late_ = late_ || std::holds_alternative<ReadSymbol>(step) || std::holds_alternative<SetNumber>(step) ||
             std::holds_alternative<Control>(step);
   }
+  find_blocks();
   // An assertion outside of blocks whose sizes are known is checked before anything runs.
   int depth = 0;
   for (const Step& step : plan_.steps) {
@@ -29,6 +30,38 @@ void Binding::find_late() {
     const auto* assertion = std::get_if<AssertCall>(&step);
     early_assert_.push_back(assertion && depth == 0 && !is_late(assertion->condition));
   }
+}
+
+void Binding::find_blocks() {
+  block_end_.resize(plan_.steps.size());
+  int depth = 0;
+  std::uint32_t first = 0;
+  for (std::uint32_t k = 0; k < plan_.steps.size(); ++k) {
+    block_end_[k] = k;
+    const auto* c = std::get_if<Control>(&plan_.steps[k]);
+    if (!c) continue;
+    using Kind = Control::Kind;
+    if ((c->kind == Kind::If || c->kind == Kind::Loop) && depth++ == 0) first = k;
+    if ((c->kind != Kind::EndIf && c->kind != Kind::EndLoop) || --depth > 0) continue;
+    blocks_.push_back({first, k});
+    std::fill(block_end_.begin() + first, block_end_.begin() + k, k);
+  }
+}
+
+void Binding::add_late_words() {
+  for (BufferId id = 0; id < plan_.buffers.size(); ++id) {
+    const Buffer& b = plan_.buffers[id];
+    if (memory_of_[id] != id || late_buffer_[id]) continue;
+    const bool comes = (b.kind == BufferKind::Input && !plan_.inputs[b.index].unused) || b.kind == BufferKind::Output ||
+                       (b.kind == BufferKind::Temporary && b.place == 0 && has_pieces());
+    late_base_[id] = comes ? static_cast<std::int32_t>(now_.words.size()) : -1;
+    if (comes) add_word(id, 0);
+  }
+}
+
+LateStep Binding::bind_late(const Step& step, std::uint32_t site, std::uint32_t failure) {
+  for_each_buffer(step, [&](BufferId b) { use(memory_of_[b]); });
+  return {site, failure};
 }
 
 bool Binding::is_late(const View& v) const {
@@ -81,44 +114,58 @@ void Binding::begin_watching() {
       checker_->allocated(id, late_address(id), now_.buffer_bytes[id], plan_.buffers[id].kind == BufferKind::Temporary);
 }
 
-void Binding::walk_steps(const OutputAllocator& allocate) {
+void Binding::walk_steps(const MemoryHooks& hooks) {
   late_peak_ = 0;
+  ComingAndGoing memory{hooks};
+  if (checker_) reach(kNoStep, memory);
   if (checker_) begin_watching();
   if (seconds_) seconds_->assign(plan_.steps.size(), 0);
-  walk(0, now_.steps.size(), allocate);
+  walk(0, now_.steps.size(), hooks.allocate, &memory);
+  reach(kNoStep, memory);
   if (checker_) checker_->end();
   for (std::size_t k = 0; k < plan_.outputs.size(); ++k)
     if (is_late(plan_.outputs[k])) now_.results[k] = bind_result(plan_.outputs[k]);
 }
 
-void Binding::walk(std::size_t from, std::size_t to, const OutputAllocator& allocate) {
+/// Memory comes and goes with whole blocks; `memory` is null within a part that is recorded.
+void Binding::walk(std::size_t from, std::size_t to, const OutputAllocator& allocate, ComingAndGoing* memory) {
   for (std::size_t at = from; at < to;) {
-    const std::size_t here = at;
-    if (const BoundPart* part = part_at(here)) {
+    const BoundPart* part = part_at(at);
+    const std::uint32_t last = block_end_[part ? part->end - 1 : at];
+    if (memory) reach(last, *memory);
+    if (part) {
       run_part(*part, allocate);
       at = part->end;
-      continue;
+    } else {
+      at = walk_step(at, allocate);
     }
-    if (checker_) checker_->before(here);
-    const auto start = std::chrono::steady_clock::now();
-    const BoundStep& bound = now_.steps[at];
-    step_now_ = static_cast<std::int64_t>(here);
-    const Step& step = plan_.steps[at++];
-    if (const auto* k = std::get_if<KernelStep>(&bound))
-      run_bound(*k, now_.words.data());
-    else if (const auto* e = std::get_if<ExternStep>(&bound))
-      run_bound(*e);
-    else if (const auto* h = std::get_if<HostStep>(&bound))
-      run_bound(*h);
-    else if (const auto* c = std::get_if<Control>(&step))
-      at = walk_control(*c, here);
-    else if (const auto* late = std::get_if<LateStep>(&bound))
-      run_late(step, *late, allocate);
-    if (checker_) checker_->after(here, at);
-    if (!seconds_) continue;
-    if (queue_.runs_ahead()) queue_.wait();
-    (*seconds_)[here] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (memory && at > last) leave(last, *memory);
   }
+}
+
+/// The step that comes next.
+std::size_t Binding::walk_step(std::size_t here, const OutputAllocator& allocate) {
+  std::size_t at = here;
+  if (checker_) checker_->before(here);
+  const auto start = std::chrono::steady_clock::now();
+  const BoundStep& bound = now_.steps[at];
+  step_now_ = static_cast<std::int64_t>(here);
+  const Step& step = plan_.steps[at++];
+  if (const auto* k = std::get_if<KernelStep>(&bound))
+    run_bound(*k, now_.words.data());
+  else if (const auto* e = std::get_if<ExternStep>(&bound))
+    run_bound(*e);
+  else if (const auto* h = std::get_if<HostStep>(&bound))
+    run_bound(*h);
+  else if (const auto* c = std::get_if<Control>(&step))
+    at = walk_control(*c, here);
+  else if (const auto* late = std::get_if<LateStep>(&bound))
+    run_late(step, *late, allocate);
+  if (checker_) checker_->after(here, at);
+  if (!seconds_) return at;
+  if (queue_.runs_ahead()) queue_.wait();
+  (*seconds_)[here] += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return at;
 }
 
 /// The step that comes behind a border.

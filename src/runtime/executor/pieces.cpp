@@ -7,11 +7,7 @@
 #include "support/error.h"
 
 namespace coil::runtime {
-namespace {
-
-constexpr Interval kUnused{0, UINT32_MAX, 0};
-
-}  // namespace
+namespace {}  // namespace
 
 void Binding::bind_pieces() {
   now_.pieces.clear();
@@ -21,7 +17,7 @@ void Binding::bind_pieces() {
   std::vector<std::uint64_t> beside(now_.steps.size(), 0), outputs = beside;
   add_beside(beside, true);
   add_beside(outputs, false);
-  const ArenaPieces plan = plan_pieces(lives_of_temporaries(), scratch_of_steps(), beside);
+  const ArenaPieces plan = plan_pieces(lives_of_temporaries(), scratch_of_steps(), beside, blocks_);
   if (plan.pieces.empty()) return;
   std::vector<std::uint64_t> all = outputs;
   for (const ArenaPiece& p : plan.pieces) {
@@ -37,7 +33,8 @@ void Binding::bind_pieces() {
 
 /// By memory owner, in bound steps.
 std::vector<Interval> Binding::lives_of_temporaries() const {
-  std::vector<Interval> lives(plan_.buffers.size(), kUnused);
+  if (walks()) return lives_in_plan();
+  std::vector<Interval> lives(plan_.buffers.size(), Interval{0, UINT32_MAX, 0});
   for (const TemporaryUse& use : temporary_uses_) {
     Interval& life = lives[use.owner];
     life = {now_.buffer_bytes[use.owner], std::min(life.first, use.step), std::max(life.last, use.step)};
@@ -64,7 +61,7 @@ void Binding::add_beside(std::vector<std::uint64_t>& beside, bool with_inputs) c
   for (const BoundOutputBuffer& out : now_.outputs) add(out.first, beside.size(), out.bytes);
   for (std::uint32_t i = 0; with_inputs && may_go_ && i < now_.inputs.size(); ++i) {
     const BoundInput& in = now_.inputs[i];
-    if (in.patches.empty() || plan_.inputs[i].mutated || !may_go_(i)) continue;
+    if (in.last == kNoStep || plan_.inputs[i].mutated || !may_go_(i)) continue;
     add(0, in.last + std::size_t{1}, static_cast<std::uint64_t>(in.span) * size_of(plan_.inputs[i].dtype));
   }
 }

@@ -140,7 +140,7 @@ void Binding::run_part(const BoundPart& part, const OutputAllocator& allocate) {
   {
     const Inside inside(in_part_);
     const auto run = [&] {
-      if (late_) return walk(part.first, part.end, allocate);
+      if (late_) return walk(part.first, part.end, allocate, nullptr);
       for (std::uint32_t i = part.first; i < part.end; ++i) {
         step_now_ = i;
         run_bound(now_.steps[i]);
@@ -155,7 +155,7 @@ void Binding::run_part(const BoundPart& part, const OutputAllocator& allocate) {
 void Binding::record_part(const BoundPart& part, const OutputAllocator& allocate) {
   if (part.in_order) {  // one after another, as the walk comes to them
     queue_.begin_step({});
-    walk(part.first, part.end, allocate);
+    walk(part.first, part.end, allocate, nullptr);
     queue_.end_step({});
     return;
   }

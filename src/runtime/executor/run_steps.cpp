@@ -4,34 +4,38 @@
 namespace coil::runtime {
 
 void Binding::run_steps(const MemoryHooks& hooks) {
-  if (walks()) {
-    for (std::uint32_t k = 0; k < now_.outputs.size() && hooks.output_needed; ++k) hooks.output_needed(k);
-    return walk_steps(hooks.allocate);
-  }
-  const std::size_t count = now_.steps.size();
-  std::size_t needed = hooks.output_needed ? 0 : now_.by_first_use.size(),
-              done = hooks.inputs_done ? 0 : now_.by_last_use.size();
-  std::uint32_t taken = 0, given_back = 0;  // pieces
-  for (std::size_t i = 0; i < count; ++i) {
+  if (walks()) return walk_steps(hooks);
+  ComingAndGoing memory{hooks};
+  for (std::size_t i = 0; i < now_.steps.size(); ++i) {
     const BoundPart* part = part_at(i);
     const std::size_t begin = i;
     if (part) i = part->end - 1;
-    for (; needed < now_.by_first_use.size() && now_.outputs[now_.by_first_use[needed]].first <= i; ++needed)
-      hooks.output_needed(now_.by_first_use[needed]);
-    for (; taken < now_.pieces.size() && now_.pieces[taken].first <= i; ++taken) take_piece(taken);
+    reach(static_cast<std::uint32_t>(i), memory);
     step_now_ = static_cast<std::int64_t>(begin);
     if (part)
       run_part(*part, hooks.allocate);
     else
       run_bound(now_.steps[begin]);
-    for (; given_back < taken && now_.pieces[now_.pieces_by_last[given_back]].last <= i; ++given_back)
-      piece_memory_[now_.pieces_by_last[given_back]] = {};
-    const std::size_t from = done;
-    while (done < now_.by_last_use.size() && now_.inputs[now_.by_last_use[done]].last <= i) ++done;
-    if (done > from) hooks.inputs_done(std::span(now_.by_last_use).subspan(from, done - from));
+    leave(static_cast<std::uint32_t>(i), memory);
   }
-  for (; needed < now_.by_first_use.size(); ++needed)
-    hooks.output_needed(now_.by_first_use[needed]);  // there are no steps
+  reach(kNoStep, memory);
+}
+
+void Binding::reach(std::uint32_t last, ComingAndGoing& m) {
+  const std::vector<std::uint32_t>& outputs = now_.by_first_use;
+  for (; m.hooks.output_needed && m.needed < outputs.size() && now_.outputs[outputs[m.needed]].first <= last;
+       ++m.needed)
+    m.hooks.output_needed(outputs[m.needed]);
+  for (; m.taken < now_.pieces.size() && now_.pieces[m.taken].first <= last; ++m.taken) take_piece(m.taken);
+}
+
+void Binding::leave(std::uint32_t last, ComingAndGoing& m) {
+  const std::vector<std::uint32_t>&pieces = now_.pieces_by_last, &inputs = now_.by_last_use;
+  for (; m.given_back < m.taken && now_.pieces[pieces[m.given_back]].last <= last; ++m.given_back)
+    piece_memory_[pieces[m.given_back]] = {};
+  const std::size_t from = m.done;
+  while (m.hooks.inputs_done && m.done < inputs.size() && now_.inputs[inputs[m.done]].last <= last) ++m.done;
+  if (m.done > from) m.hooks.inputs_done(std::span(inputs).subspan(from, m.done - from));
 }
 
 void Binding::run_bound(const BoundStep& step) {

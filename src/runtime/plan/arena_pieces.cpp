@@ -265,10 +265,8 @@ bool is_far_above(std::uint64_t peak, std::uint64_t least) {
   return peak > least && peak - least > std::max(least / 128, kSlack);
 }
 
-}  // namespace
-
-ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std::uint64_t> scratch,
-                        std::span<const std::uint64_t> beside) {
+ArenaPieces pieces_of_steps(std::span<const Interval> intervals, std::span<const std::uint64_t> scratch,
+                            std::span<const std::uint64_t> beside) {
   const Profile profile{live_at(intervals, beside.size()), scratch, beside};
   ArenaPieces none;
   Fullest all;
@@ -291,6 +289,98 @@ ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std
   best.whole = none.whole;
   best.least = none.least;
   return best;
+}
+
+/// Time in which a block is one step.
+class BlockTime {
+ public:
+  BlockTime(std::size_t steps, std::span<const StepRange> blocks) {
+    auto block = blocks.begin();
+    for (std::uint32_t s = 0; s < steps; s = units_.back().last + 1) {
+      const bool here = block != blocks.end() && block->first == s;
+      units_.push_back(here ? *block++ : StepRange{s, s});
+      unit_of_.resize(units_.back().last + std::size_t{1}, static_cast<std::uint32_t>(units_.size() - 1));
+    }
+  }
+
+  std::uint32_t unit(std::uint32_t step) const { return unit_of_[step]; }
+  const StepRange& steps_of(std::uint32_t unit) const { return units_[unit]; }
+
+  std::vector<std::uint64_t> most(std::span<const std::uint64_t> at_steps) const {
+    std::vector<std::uint64_t> out(units_.size(), 0);
+    for (std::size_t s = 0; s < at_steps.size(); ++s) out[unit_of_[s]] = std::max(out[unit_of_[s]], at_steps[s]);
+    return out;
+  }
+
+ private:
+  std::vector<StepRange> units_;
+  std::vector<std::uint32_t> unit_of_;
+};
+
+/// What lives within a block, as one interval of that block's bytes.
+class BlockArenas {
+ public:
+  BlockArenas(std::span<const Interval> intervals, const BlockTime& time) : outside_(intervals.size()) {
+    std::map<std::uint32_t, std::vector<std::size_t>> inside;
+    for (std::size_t k = 0; k < intervals.size(); ++k) {
+      const Interval& i = intervals[k];
+      if (i.bytes == 0) continue;
+      const std::uint32_t first = time.unit(i.first), last = time.unit(i.last);
+      if (first == last)
+        inside[first].push_back(k);
+      else
+        outside_[k] = {i.bytes, first, last};
+    }
+    for (const auto& [unit, members] : inside) add(intervals, unit, members);
+  }
+
+  /// The intervals in units, and behind them one for each block.
+  std::span<const Interval> in_units() const { return outside_; }
+
+  void place(ArenaPieces& plan) const {
+    for (const Arena& arena : arenas_)
+      for (std::size_t m = 0; m < arena.members.size(); ++m) {
+        plan.piece_of[arena.members[m]] = plan.piece_of[arena.interval];
+        plan.offsets[arena.members[m]] = plan.offsets[arena.interval] + arena.offsets[m];
+      }
+  }
+
+ private:
+  struct Arena {
+    std::size_t interval;
+    std::vector<std::size_t> members;
+    std::vector<std::uint64_t> offsets;
+  };
+
+  void add(std::span<const Interval> intervals, std::uint32_t unit, const std::vector<std::size_t>& members) {
+    std::vector<Interval> own;
+    for (std::size_t k : members) own.push_back(intervals[k]);
+    ArenaPlan plan = plan_arena(own, ArenaEffort::Call);
+    arenas_.push_back({outside_.size(), members, std::move(plan.offsets)});
+    outside_.push_back({plan.peak, unit, unit});
+  }
+
+  std::vector<Interval> outside_;
+  std::vector<Arena> arenas_;
+};
+
+}  // namespace
+
+ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std::uint64_t> scratch,
+                        std::span<const std::uint64_t> beside, std::span<const StepRange> blocks) {
+  if (blocks.empty()) return pieces_of_steps(intervals, scratch, beside);
+  const BlockTime time(beside.size(), blocks);
+  const BlockArenas arenas(intervals, time);
+  ArenaPieces plan = pieces_of_steps(arenas.in_units(), time.most(scratch), time.most(beside));
+  if (plan.pieces.empty()) return plan;
+  arenas.place(plan);
+  plan.piece_of.resize(intervals.size());
+  plan.offsets.resize(intervals.size());
+  std::vector<std::uint32_t> scratch_of;
+  for (std::uint32_t s = 0; s < beside.size(); ++s) scratch_of.push_back(plan.scratch_of[time.unit(s)]);
+  plan.scratch_of = std::move(scratch_of);
+  for (ArenaPiece& p : plan.pieces) p.first = time.steps_of(p.first).first, p.last = time.steps_of(p.last).last;
+  return plan;
 }
 
 }  // namespace coil::runtime

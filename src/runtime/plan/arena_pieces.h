@@ -9,6 +9,11 @@
 
 namespace coil::runtime {
 
+/// Steps from `first` to `last`.
+struct StepRange {
+  std::uint32_t first = 0, last = 0;
+};
+
 /// `bytes` that are allocated before step `first` and given back after step `last`.
 struct ArenaPiece {
   std::uint64_t bytes = 0;
@@ -30,9 +35,12 @@ struct ArenaPieces {
 /// arena for what lives within it and one block of scratch memory; what lives across a cut is a piece by itself, small
 /// values together with others that begin about then and end in the same span.
 ///
+/// `blocks`, in order, are steps that memory comes and goes with only as a whole, loops and branches: what lives within
+/// one is a piece, and no piece begins or ends inside.
+///
 /// Of several numbers of spans the one with the lowest peak is taken, fewer where that costs less than a hundredth; one
 /// arena for all where that is within 64 KiB of the lowest, or a 128th of it. Equal arguments give equal pieces.
 ArenaPieces plan_pieces(std::span<const Interval> intervals, std::span<const std::uint64_t> scratch,
-                        std::span<const std::uint64_t> beside);
+                        std::span<const std::uint64_t> beside, std::span<const StepRange> blocks = {});
 
 }  // namespace coil::runtime
