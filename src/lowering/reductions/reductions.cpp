@@ -113,6 +113,18 @@ LoweringFunction position(ReductionKind kind) {
   return [kind](Context& ctx, const Values& args) { return arg_extreme(ctx, ctx.tensor(args[0]), kind); };
 }
 
+/// The bits of all elements, as f64 or as 64-bit integers, by exclusive or.
+Lowered hash(Context& ctx, const Values& args) {
+  const TensorBox box = ctx.tensor(args[0]);
+  const bool floats = is_floating(box.dtype());
+  const auto bits = [&](Element x) {
+    return floats ? Element{&ctx.graph.pool(), ctx.graph.pool().bitcast(x, DType::I64)} : x;
+  };
+  return finished(
+      ctx, reduce_over(ctx, box, call_axes(ctx, box), ReductionKind::Xor, floats ? DType::F64 : DType::I64, bits),
+      ctx.result());
+}
+
 LoweringFunction value_and_position(ReductionKind value, ReductionKind position) {
   return [=](Context& ctx, const Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
@@ -228,6 +240,7 @@ void add_reductions(Table& t) {
     return reduce_over(ctx, box, call_axes(ctx, box), ReductionKind::Sum, register_type(box.dtype()),
                        [](Element x) { return x.cast(DType::Bool).cast(DType::I64); });
   };
+  t["aten.hash_tensor.default"] = hash;
   t["aten.mean.default"] = t["aten.mean.dim"] = mean;
   t["aten.argmax.default"] = position(ReductionKind::ArgMax);
   t["aten.argmin.default"] = position(ReductionKind::ArgMin);

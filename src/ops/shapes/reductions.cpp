@@ -48,6 +48,9 @@ constexpr std::string_view kCounts = R"(
 aten::count_nonzero(Tensor self, int? dim=None) -> Tensor
 aten::count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor
 )";
+constexpr std::string_view kHashes = R"(
+aten::hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor
+)";
 constexpr std::string_view kLogical = R"(
 aten::any(Tensor self) -> Tensor
 aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor
@@ -152,6 +155,16 @@ Value position(const Call& call) {
 
 Value count(const Call& call) { return reduced(call, DType::I64); }
 
+Value hash(const Call& call) {
+  const DType self = call.tensor(0).dtype;
+  const bool is_wide = self == DType::U16 || self == DType::U32 || self == DType::U64;
+  if (is_wide || is_complex(self) || (is_floating(self) && size_of(self) == 1))
+    refuse(call, "does not take {}", torch_name(self));
+  if (!call["mode"].as_int().is_constant(0)) refuse(call, "knows no mode but 0");
+  require_elements(call);
+  return reduced(call, DType::U64);
+}
+
 Value logical(const Call& call) {
   const TensorMeta& self = call.tensor(0);
   const DType dtype = self.dtype == DType::U8 ? DType::U8 : DType::Bool;
@@ -186,6 +199,7 @@ void register_reductions() {
   define_each(kBothExtremes, both_extremes);
   define_each(kPositions, position);
   define_each(kCounts, count);
+  define_each(kHashes, hash);
   define_each(kLogical, logical);
   define_each(kDeviations, deviation);
   define_each(kDeviationsWithMean, deviation_with_mean);
