@@ -72,6 +72,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kSumNarrowColumns},
     {&passes::kSplitLongColumns},
     {&passes::kSplitPartWrites},
+    {&passes::kNestConcatenations},
     {&passes::kStorePartsEarly},
     {&passes::kAddNanGuards},
     {&passes::kExpandWinograd},

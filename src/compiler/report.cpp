@@ -291,7 +291,7 @@ std::string report_text(const CompileReport& report, const SourceLines& lines, c
     text += fmt::format("peak of temporaries and outputs: {}, at step {} (sizes as exported)\n", human_bytes(*peak),
                         peak - report.live_bytes.begin());
   if (const auto& order = program.memory_order)
-    text += fmt::format("order of calls: {}; temporaries peak at {}, {} as written\n", order->name,
+    text += fmt::format("order of calls: {}; temporaries and results peak at {}, {} as written\n", order->name,
                         human_bytes(order->now), human_bytes(order->written));
   text += "\nSteps, with the bytes live at each\n";
   write_steps(text, report, lines, program);

@@ -104,7 +104,7 @@ def explained(module, args, folder, *settings):
 
 def test_explain_says_what_the_order_does(tmp_path):
     text = explained(Sorted(), (torch.randn(1024, 1024),), tmp_path)
-    assert re.search(r"order of calls: .*; temporaries peak at 20.0 MiB, [\d.]+ MiB as written", text)
+    assert re.search(r"order of calls: .*; temporaries and results peak at 20.0 MiB, [\d.]+ MiB as written", text)
     assert re.search(r"together they raise the peak of temporaries and results from [\d.]+ to [\d.]+ MiB", text)
     small = explained(Sorted(), (torch.randn(16, 16),), tmp_path)
     assert "together they raise" not in small

@@ -350,8 +350,29 @@ class PostOpFusion {
         candidates.emplace_back(writers[0], load);
     }
     std::ranges::stable_sort(candidates, std::greater<>(), [&](const auto& c) { return written_at_[c.first]; });
+    if (candidates.size() == 2 && holds_more(candidates[0].first, candidates[1].first))
+      std::swap(candidates[0], candidates[1]);
     for (auto& [call, load] : candidates)
       if (fuse(i, call, load)) return;
+  }
+
+  std::int64_t bytes(BufferId b) const {
+    const Layout& l = graph_.buffer(b).layout;
+    return graph_.env().hint_or(sym::product(l.sizes), 0) * static_cast<std::int64_t>(size_of(l.dtype));
+  }
+
+  /// Of two calls whose results are added, one is often a shortcut: it reads what the other's operand is made of as
+  /// well. If the shortcut adds, its operand is there while the other side is computed, else its result is. Whether
+  /// more is there where `first` adds than where `second` does.
+  bool holds_more(std::size_t first, std::size_t second) const {
+    const auto operand = [&](std::size_t call) { return std::get<Extern>(list_[call].node).inputs[0].buffer; };
+    const auto is_shortcut = [&](std::size_t call) {
+      return graph_.buffer(operand(call)).kind == BufferKind::Computed && readers_.at(operand(call)).size() > 1;
+    };
+    if (is_shortcut(first) == is_shortcut(second)) return false;
+    const std::size_t shortcut = is_shortcut(first) ? first : second;
+    const std::int64_t read = bytes(operand(shortcut)), made = bytes(list_[shortcut].outs[0]);
+    return shortcut == first ? read > made : read < made;
   }
 
   /// Whether the call may store what the loop stores: of the same type, or f32 that is made of operands as narrow as

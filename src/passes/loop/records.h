@@ -11,6 +11,7 @@
 #include "passes/loop/long_columns.h"
 #include "passes/loop/nan_guards.h"
 #include "passes/loop/narrow_columns.h"
+#include "passes/loop/nested_concatenations.h"
 #include "passes/loop/own_products.h"
 #include "passes/loop/pack_weights.h"
 #include "passes/loop/part_writes.h"
@@ -104,6 +105,9 @@ inline constexpr LoopPass kSplitLongColumns{
 inline constexpr LoopPass kSplitPartWrites{
     "split-part-writes", "An input or a state that changes in a part has that part written, not all of it.",
     on_loops<ir::split_part_writes>};
+inline constexpr LoopPass kNestConcatenations{
+    "nest-concatenations", "Concatenations whose parts a longer one has as well are windows of that.",
+    on_loops<ir::nest_concatenations>};
 inline constexpr LoopPass kStorePartsEarly{
     "store-parts-early",
     "Parts of concatenations are stored behind the loops that make them, as part of their kernels.",

@@ -78,7 +78,6 @@ void Binding::await_copies_of(const Step& step) {
     touches = touches || std::ranges::find(landing_, memory_of_[b]) != landing_.end();
   };
   for_each_buffer(step, look);
-  if (const auto* r = std::get_if<ReadSymbol>(&step)) look(r->source);
   if (const auto* f = std::get_if<FreeBuffer>(&step)) look(f->buffer);
   if (touches) await_copies();
 }

@@ -103,6 +103,12 @@ void for_each_buffer(const Step& step, const std::function<void(BufferId)>& f) {
   if (const auto* call = std::get_if<ExternCall>(&step))
     for (const auto* views : {&call->inputs, &call->outputs})
       for (const View& v : *views) f(v.buffer);
+  if (const auto* call = std::get_if<HostCall>(&step)) {
+    for (const View& v : call->inputs) f(v.buffer);
+    for (const std::optional<View>& v : call->outputs)
+      if (v) f(v->buffer);
+  }
+  if (const auto* read = std::get_if<ReadSymbol>(&step)) f(read->source);
 }
 
 bool can_be_in_part(const Plan& plan, const Step& step) {

@@ -13,7 +13,7 @@ namespace coil::runtime {
 /// A recording of fewer steps costs more than it saves, and one of more is put together for too long.
 inline constexpr std::size_t kFewestRecorded = 2, kMostRecorded = 1 << 13;
 
-/// The buffers that a kernel or library call of the plan is given; none for other steps.
+/// The buffers that a step reads or writes; where it allocates or frees one, none.
 void for_each_buffer(const Step&, const std::function<void(BufferId)>&);
 
 /// Whether a step asks nothing of the host and touches memory of the plan's first device alone; that a library carries
