@@ -92,9 +92,10 @@ std::string streams_text(const wrapper::Program& p, const target::Costs& costs) 
   if (entries.empty()) return {};
   std::string text = "Streams side by side, by the model of costs\n";
   if (const auto& order = p.exchange_order)
-    text += fmt::format("  {:.1f} us, {:.1f} as written; {} exchanges of several tensors; temporaries and results peak at {}, {}\n",
-                        order->seconds * kStreamMicroseconds, order->written_seconds * kStreamMicroseconds,
-                        order->buckets, human_bytes(order->peak), human_bytes(order->written_peak));
+    text += fmt::format(
+        "  {:.1f} us, {:.1f} as written; {} exchanges of several tensors; temporaries and results peak at {}, {}\n",
+        order->seconds * kStreamMicroseconds, order->written_seconds * kStreamMicroseconds, order->buckets,
+        human_bytes(order->peak), human_bytes(order->written_peak));
   for (const wrapper::ChunkNote& note : p.chunk_notes)
     text += note.chunks > 1 ? fmt::format("  {} in {} chunks\n", note.what, note.chunks)
                             : fmt::format("  {} in one piece: {}\n", note.what, note.reason);

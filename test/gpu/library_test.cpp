@@ -63,6 +63,18 @@ TEST_F(GpuLibrary, Linear) {
   }
 }
 
+/// In several products, each with a bias that begins at another element (runtime/cuda/ops/row_parts.h).
+TEST_F(GpuLibrary, LinearIntoRowsThatStartAnywhere) {
+  for (std::int64_t columns : {4099, 4102, 4100}) {
+    SCOPED_TRACE(columns);
+    Operands in;
+    in.add(dense_view(DType::BF16, {8400, 64}));
+    in.add(dense_view(DType::BF16, {columns, 64}));
+    in.add(dense_view(DType::BF16, {columns}));
+    agrees("linear", {{"has_bias", 1}}, in, dense_view(DType::BF16, {8400, columns}), by(DType::BF16));
+  }
+}
+
 TEST_F(GpuLibrary, LinearOfOddSizesAndViews) {
   Operands in;
   in.add(laid(DType::BF16, {2, 3, 17}, {17, 68, 1}));

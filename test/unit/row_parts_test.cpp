@@ -56,6 +56,30 @@ TEST(RowParts, CoverTheResult) {
   check_cover(vocabulary(DType::F32, 4099, 1025, 64));
 }
 
+TEST(RowParts, EachPartsBiasBeginsOnAVector) {
+  for (std::int64_t columns : {8193, 8196, 8198, 30522}) {
+    BlasProduct p = vocabulary(DType::BF16, columns, 5000, 64);
+    p.bias = true;
+    const auto parts = row_parts(p);
+    const BiasCopies copies(parts, 2 * columns);
+    std::vector<std::int64_t> from(copies.bytes() / 2, -1);  // the element of the bias that each one is a copy of
+    for (const auto& [start, place] : copies.copies()) {
+      EXPECT_EQ(place % 16, 0);
+      for (std::int64_t b = start; b < 2 * columns; b += 2)
+        from.at(static_cast<std::size_t>(place + b - start) / 2) = b / 2;
+    }
+    for (const ProductPart& part : parts) {
+      EXPECT_EQ(part.bias / 2, part.a / (p.a.ld * 2)) << "the bias of its own columns";
+      const auto place = copies.place(part.bias);
+      EXPECT_EQ(place.has_value(), part.bias % 16 != 0);
+      if (!place) continue;
+      EXPECT_EQ(*place % 16, 0);
+      for (std::int64_t c = 0; c < part.product.d.rows; ++c)
+        EXPECT_EQ(from.at(static_cast<std::size_t>(*place / 2 + c)), part.bias / 2 + c);
+    }
+  }
+}
+
 TEST(RowParts, OnlyWhereTheyHelp) {
   const BlasProduct odd = vocabulary(DType::BF16, 8193, 1027, 64);
   EXPECT_EQ(row_parts(vocabulary(DType::BF16, 8192, 1027, 64)).size(), 1u);  // whole vectors
@@ -63,7 +87,7 @@ TEST(RowParts, OnlyWhereTheyHelp) {
   EXPECT_EQ(row_parts(vocabulary(DType::BF16, 8193, 1027, 65)).size(), 1u);  // operands that start anywhere
   BlasProduct p = odd;
   p.bias = true;
-  EXPECT_EQ(row_parts(p), (std::vector<ProductPart>{{p}}));
+  EXPECT_EQ(row_parts(p), (std::vector<ProductPart>{{p}})) << "the bias would be copied for a small result";
   p = odd;
   p.a.transposed = false;
   EXPECT_EQ(row_parts(p).size(), 1u);

@@ -24,9 +24,8 @@ constexpr std::int64_t kSmallest = 1 << 24;         // multiplications
 constexpr std::int64_t kSmallestCopied = 1 << 28;   // the same where operands must be copied,
 constexpr std::int64_t kWorthCopying = 256;         // and uses of each of their elements
 constexpr std::int64_t kSmallestDirect = 16 << 20;  // bytes of a result that several products write,
+constexpr std::int64_t kSmallestBiased = 64 << 20;  // also where they need copies of a bias,
 constexpr std::int64_t kFewestDirect = 512;         // and its rows
-constexpr std::int64_t kChunkBytes = 32 << 20;      // bytes of grown columns that stand beside a result,
-constexpr std::int64_t kMostChunks = 16;            // unless the result has more of them than so many
 
 // On a device with grids of threads, a row times a matrix over so few elements is a loop: what makes the operands is
 // computed in it, and libraries have no kernel for many small ones.
@@ -141,15 +140,17 @@ bool only_leaves(const fx::Node& node) {
 
 /// Whether the product of two matrices goes to where its result leaves the program in parts that start on whole vectors
 /// (runtime/cuda/ops/row_parts.h): what is left of the weight then does too.
-bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k,
-                    const sym::TensorMeta& meta) {
+bool goes_into_rows(Context& ctx, const TensorBox& a, const TensorBox& b, std::size_t b_k, const sym::TensorMeta& meta,
+                    bool bias) {
+  const bool adds_more = ctx.node->is_call("aten.addmm.default") && !bias;
   if (!(ctx.options.products_into_rows && ctx.target().has(target::Feature::ProductsIntoRows)) || b.rank() != 2 ||
-      !only_leaves(*ctx.node) || ctx.node->is_call("aten.addmm.default"))
+      !only_leaves(*ctx.node) || adds_more)
     return false;
   const auto& env = ctx.graph.env();
   const Expr rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1));
   if (env.hint_or(rows, 0) < kFewestDirect ||
-      env.hint_or(rows * meta.sizes.back(), 0) * static_cast<std::int64_t>(size_of(meta.dtype)) < kSmallestDirect)
+      env.hint_or(rows * meta.sizes.back(), 0) * static_cast<std::int64_t>(size_of(meta.dtype)) <
+          (bias ? kSmallestBiased : kSmallestDirect))
     return false;
   const auto lies_along = [&](const TensorBox& box, std::size_t d) {
     const auto found = storage_dimension(ctx, box, d);
@@ -174,8 +175,8 @@ Operands grown_operands(Context& ctx, const TensorBox& a, const TensorBox& b, st
   Operands result{a, b, n};
   if (ctx.product_vector_bytes() == 0 || env.hint_or(sym::product(meta.sizes) * k, 0) < kSmallest) return result;
   const bool over = !(grown(ctx, b.dtype(), k) == k) && may_grow(ctx, a, a_k, n) && may_grow(ctx, b, b_k, rows);
-  const bool into = !(grown(ctx, b.dtype(), n) == n) && may_grow(ctx, b, b_n, rows) &&
-                    (bias || !goes_into_rows(ctx, a, b, b_k, meta));
+  const bool into =
+      !(grown(ctx, b.dtype(), n) == n) && may_grow(ctx, b, b_n, rows) && !goes_into_rows(ctx, a, b, b_k, meta, bias);
   std::vector<std::size_t> of_a, of_b;
   if (over) of_a.push_back(a_k), of_b.push_back(b_k);
   if (into) of_b.push_back(b_n);
@@ -215,43 +216,6 @@ std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorM
   return made;
 }
 
-/// Rows of a matrix that has several dimensions of rows: where they begin and how many there are in each.
-struct RowRange {
-  Exprs first, sizes;
-};
-
-/// Cuts a matrix of `sizes` into ranges of rows that follow one another, none where it is small or its sizes are free.
-std::vector<RowRange> row_chunks(const Exprs& sizes, DType dtype) {
-  const auto elements = sym::product(sizes).constant();
-  const std::int64_t wanted =
-      elements ? std::min(kMostChunks, *elements * static_cast<std::int64_t>(size_of(dtype)) / kChunkBytes) : 0;
-  if (wanted < 2) return {};
-  std::vector<RowRange> chunks(1);
-  for (std::size_t d = 0; d + 1 < sizes.size(); ++d) {
-    const auto there = static_cast<std::int64_t>(chunks.size());
-    const std::int64_t size = *sizes[d].constant(), parts = std::min(size, (wanted + there - 1) / there);
-    std::vector<RowRange> cut;
-    for (const RowRange& range : chunks)
-      for (std::int64_t p = 0; p < parts; ++p) {
-        cut.push_back(range);
-        cut.back().first.push_back(p * size / parts);
-        cut.back().sizes.push_back((p + 1) * size / parts - p * size / parts);
-      }
-    chunks = std::move(cut);
-  }
-  return chunks;
-}
-
-/// The rows of an operand; computed for themselves where it is not in memory.
-TensorBox rows_of(Context& ctx, const TensorBox& x, const RowRange& range) {
-  Exprs sizes = range.sizes, at = ctx.graph.ivars(x.rank());
-  sizes.push_back(x.sizes.back());
-  for (std::size_t d = 0; d < range.first.size(); ++d) at[d] = at[d] + range.first[d];
-  const TensorBox rows = x.view(sizes, at);
-  if (x.storage->realized()) return rows;
-  return pointwise(ctx, x.dtype(), sizes, element(ctx, rows, sizes), sym::contiguous_strides(sizes));
-}
-
 /// The library's call for operands that were grown, and a bias as wide as they are.
 TensorBox linear_call(Context& ctx, const Operands& operands, bool transposed, const std::optional<TensorBox>& bias,
                       const sym::TensorMeta& meta) {
@@ -273,32 +237,12 @@ TensorBox linear_call(Context& ctx, const Operands& operands, bool transposed, c
   return box;
 }
 
-/// The same where more columns are made than a large result that leaves the program has: they stand beside it for some
-/// rows at a time.
-std::optional<TensorBox> linear_by_rows(Context& ctx, const Operands& operands, bool transposed,
-                                        const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
-  if (operands.columns == meta.sizes.back() || !only_leaves(*ctx.node)) return std::nullopt;
-  const std::vector<RowRange> chunks = row_chunks(meta.sizes, meta.dtype);
-  if (chunks.empty()) return std::nullopt;
-  auto [result, window] = library_result(ctx, meta.dtype, meta.sizes, meta.strides);
-  for (const RowRange& range : chunks) {
-    Exprs sizes = range.sizes, at = ctx.graph.ivars(meta.rank());
-    sizes.push_back(meta.sizes.back());
-    for (std::size_t d = 0; d < range.first.size(); ++d) at[d] = at[d] + range.first[d];
-    const TensorBox rows = linear_call(ctx, {rows_of(ctx, operands.a, range), operands.b, operands.columns}, transposed,
-                                       bias, sym::contiguous(meta.dtype, meta.device, sizes));
-    store_part(ctx, window.buffer, sizes, std::move(at), element(ctx, rows, sizes));
-  }
-  return result;
-}
-
 /// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
 TensorBox linear(Context& ctx, const TensorBox& x, const TensorBox& weight, bool transposed,
                  std::optional<TensorBox> bias, const sym::TensorMeta& meta) {
   const Operands operands =
       grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
   if (bias && !(operands.columns == meta.sizes.back())) bias = grown(ctx, *bias, {0}, kSmallestCopied);
-  if (const auto made = linear_by_rows(ctx, operands, transposed, bias, meta)) return *made;
   return linear_call(ctx, operands, transposed, bias, meta);
 }
 

@@ -109,7 +109,9 @@ reductions.add(
 )
 reductions.add("count_nonzero", lambda x: (x != 0).sum(1), reductions.integers(-1, 2, 5, 30))
 reductions.add("hash", torch.hash_tensor, reductions.normal(5, 300))
-reductions.add("hash_of_halves", lambda x: torch.hash_tensor(x.half(), dim=(0, 2), keepdim=True), reductions.normal(5, 30, 7))
+reductions.add(
+    "hash_of_halves", lambda x: torch.hash_tensor(x.half(), dim=(0, 2), keepdim=True), reductions.normal(5, 30, 7)
+)
 reductions.add("hash_of_integers", lambda x: torch.hash_tensor(x, dim=0), reductions.integers(-9, 9, 50, 3))
 reductions.add("sum_transposed", lambda x: x.t().sum(0), reductions.normal(40, 50))
 reductions.add(

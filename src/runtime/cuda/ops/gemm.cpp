@@ -90,11 +90,13 @@ class ProductCall : public PreparedCall {
     if (epilogue->adds_operand) c_ = addend(p.operands.at(0), product.d, dtype);
     if (p.k > 0) {
       std::size_t scratch = 0;
-      for (const ProductPart& part : row_parts(product)) {
+      const std::vector<ProductPart> parts = row_parts(product);
+      for (const ProductPart& part : parts) {
         plans_.push_back({part, std::make_unique<Blas::Plan>(queue.blas(), part.product, algorithm)});
         scratch = std::max(scratch, plans_.back().plan->workspace_bytes());
       }
       scratch_ = staging_.scratch(scratch);
+      if (bias_) copy_biases(parts, product.d.rows * static_cast<std::int64_t>(size_of(dtype)));
     } else if (!p.post.empty()) {
       fail("a matrix product over no elements with post-operations does not run on cuda");
     } else {
@@ -107,10 +109,16 @@ class ProductCall : public PreparedCall {
 
   void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
     staging_.load(queue_, inputs, outputs, workspace, pointers_);
+    for (const auto& [from, to] : biases_.copies())
+      queue_.driver().check(
+          queue_.driver().copy_on_device(reinterpret_cast<Address>(at(biases_at_, to)),
+                                         reinterpret_cast<Address>(at(*bias_, from)),
+                                         static_cast<std::size_t>(bias_bytes_ - from), queue_.stream()),
+          "copy memory");
     // The library's first matrix is our second.
     for (const PlannedPart& p : plans_)
       p.plan->run(at(b_, p.part.a), at(a_, p.part.b), c_ ? pointers_[*c_] : nullptr, at(y_, p.part.d),
-                  bias_ ? pointers_[*bias_] : nullptr, pointers_[scratch_]);
+                  bias_ ? bias_of(p.part) : nullptr, pointers_[scratch_]);
     if (plans_.empty()) fill_empty();
     staging_.store(queue_, outputs, pointers_);
   }
@@ -123,6 +131,17 @@ class ProductCall : public PreparedCall {
   };
 
   void* at(Operand o, std::int64_t bytes) const { return static_cast<std::byte*>(pointers_[o]) + bytes; }
+
+  void copy_biases(std::span<const ProductPart> parts, std::int64_t bytes) {
+    bias_bytes_ = bytes;
+    biases_ = BiasCopies(parts, bytes);
+    biases_at_ = staging_.scratch(biases_.bytes());
+  }
+
+  const void* bias_of(const ProductPart& part) const {
+    const auto copy = biases_.place(part.bias);
+    return copy ? at(biases_at_, *copy) : at(*bias_, part.bias);
+  }
 
   /// A product over no elements is zero, or the bias in each row.
   void fill_empty() {
@@ -192,6 +211,9 @@ class ProductCall : public PreparedCall {
   DeviceStaging staging_;
   Operand a_ = 0, b_ = 0, y_ = 0, scratch_ = 0;
   std::optional<Operand> bias_, c_;
+  Operand biases_at_ = 0;
+  BiasCopies biases_;
+  std::int64_t bias_bytes_ = 0;
   std::vector<PlannedPart> plans_;
   std::vector<void*> pointers_;
   std::optional<BoundView> empty_;  ///< y, when there is nothing to multiply
