@@ -65,7 +65,7 @@ TEST_F(GpuLibrary, Linear) {
 
 /// In several products, each with a bias that begins at another element (runtime/cuda/ops/row_parts.h).
 TEST_F(GpuLibrary, LinearIntoRowsThatStartAnywhere) {
-  for (std::int64_t columns : {4099, 4102, 4100}) {
+  for (std::int64_t columns : {4099, 4102}) {
     SCOPED_TRACE(columns);
     Operands in;
     in.add(dense_view(DType::BF16, {8400, 64}));
