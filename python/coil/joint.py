@@ -170,12 +170,13 @@ def is_kept(placeholder):
 
 def kept_memory(forward, backward):
     """Where what a backward graph is given of the other direction lies: for its inputs by name, the number of their
-    memory and its bytes. Views of one value share its memory; those of what the caller has in any case are left out.
+    memory and its bytes. Views of one value share its memory; those of what the caller has in any case are left out,
+    and what stands in the place of a value that was moved to the host.
     """
     made = {node.name: node for node in forward.graph.nodes}
     numbers, found = {}, {}
     for node in backward.graph.find_nodes(op="placeholder"):
-        if not is_kept(node):
+        if not is_kept(node) or node.meta.get("moved"):
             continue
         memory = memory_of(made.get(node.name, node))
         if memory.op == "placeholder" and not is_kept(memory):

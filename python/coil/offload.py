@@ -324,7 +324,8 @@ def _fetch_at_readers(backward, names):
         value, readers = node.meta["val"], list(node.users)
         with value.fake_mode:
             token = torch.empty(1, dtype=torch.uint8, device=value.device).expand(value.shape)
-            node.meta = {key: v for key, v in node.meta.items() if key != "tensor_meta"} | {"val": token}
+            node.meta = {key: v for key, v in node.meta.items() if key != "tensor_meta"}
+            node.meta |= {"val": token, "moved": True}
             call = Adder(graph, first[node].prev, first[node].meta)
             made = call(fetch, node, dense_order(value), len(slots), dtype=value.dtype)
         for reader in readers:

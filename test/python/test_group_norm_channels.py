@@ -64,9 +64,10 @@ def test_as_near_as_eager(case, dtype):
 
 def test_free_sizes():
     torch.manual_seed(0)
-    module = Normed(64, 16, torch.float32)
+    module, exact = Normed(64, 16, torch.float32), Normed(64, 16, torch.float64)
+    exact.load_state_dict(module.state_dict())
     compiled = torch.compile(module, backend="coil", dynamic=True)
     with torch.no_grad():
         for samples, height, width in ((2, 31, 40), (3, 8, 9), (5, 64, 17)):
             x = torch.randn(samples, 3, height, width)
-            assert distance(compiled(x), module(x).double()) < 3e-6
+            assert distance(compiled(x), exact(x.double())) < 4e-6  # rounding, as above
