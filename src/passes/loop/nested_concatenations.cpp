@@ -67,10 +67,11 @@ class Nester {
   std::optional<Part> part(std::size_t at, const Layout& layout, std::size_t dim) {
     const Operation& op = list_[at];
     const auto* loop = std::get_if<Pointwise>(&op.node);
-    if (!loop || op.store_index.size() != layout.sizes.size() || may_fail(loop->body) ||
+    const std::size_t rank = layout.sizes.size();
+    if (!loop || op.store_index.size() != rank || loop->sizes.size() != rank || may_fail(loop->body) ||
         !runtime_symbols(graph_, op).empty())
       return std::nullopt;
-    for (std::size_t d = 0; d < layout.sizes.size(); ++d)
+    for (std::size_t d = 0; d < rank; ++d)
       if (d != dim && (!(op.store_index[d] == graph_.ivar(d)) || !(loop->sizes[d] == layout.sizes[d])))
         return std::nullopt;
     const auto begin = (op.store_index[dim] - graph_.ivar(dim)).constant(), size = loop->sizes[dim].constant();
