@@ -216,9 +216,12 @@ std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorM
   return made;
 }
 
-/// The library's call for operands that were grown, and a bias as wide as they are.
-TensorBox linear_call(Context& ctx, const Operands& operands, bool transposed, const std::optional<TensorBox>& bias,
-                      const sym::TensorMeta& meta) {
+/// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
+TensorBox linear(Context& ctx, const TensorBox& x, const TensorBox& weight, bool transposed,
+                 std::optional<TensorBox> bias, const sym::TensorMeta& meta) {
+  const Operands operands =
+      grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
+  if (bias && !(operands.columns == meta.sizes.back())) bias = grown(ctx, *bias, {0}, kSmallestCopied);
   // A weight that lies in memory the other way round is the other form of it.
   BufferView w = library_operand(operands.b);
   if (w.strides[0].is_constant(1) && !w.strides[1].is_constant(1)) {
@@ -235,15 +238,6 @@ TensorBox linear_call(Context& ctx, const Operands& operands, bool transposed, c
   auto [box, out] = product_result(ctx, meta, operands.columns);
   add_library_call(ctx, "linear", std::move(attributes), std::move(inputs), {out});
   return box;
-}
-
-/// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
-TensorBox linear(Context& ctx, const TensorBox& x, const TensorBox& weight, bool transposed,
-                 std::optional<TensorBox> bias, const sym::TensorMeta& meta) {
-  const Operands operands =
-      grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
-  if (bias && !(operands.columns == meta.sizes.back())) bias = grown(ctx, *bias, {0}, kSmallestCopied);
-  return linear_call(ctx, operands, transposed, bias, meta);
 }
 
 /// y[B.., M, N] = a[B.., M, K] b as a sum of products, for what no library of the device takes, or none well. `b` may

@@ -87,13 +87,13 @@ class Nester {
       Concatenation made{b.id, dim, {}};
       for (std::size_t at : writers->second)
         if (const auto p = part(at, b.layout, dim)) made.parts.push_back(*p);
+      std::ranges::stable_sort(made.parts, {}, &Part::begin);
       if (made.parts.size() == writers->second.size() && is_whole(made, b.layout)) return made;
     }
     return std::nullopt;
   }
 
-  bool is_whole(Concatenation& made, const Layout& layout) const {
-    std::ranges::stable_sort(made.parts, {}, &Part::begin);
+  bool is_whole(const Concatenation& made, const Layout& layout) const {
     std::int64_t end = 0;
     for (const Part& p : made.parts) {
       if (p.begin != end || blocks_[list_[p.at].id] != blocks_[list_[made.parts[0].at].id]) return false;

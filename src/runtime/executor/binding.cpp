@@ -376,7 +376,7 @@ void Binding::bind_steps() {
   temporary_uses_.clear();
   for (OtherArena& other : now_.others) other.patches.clear(), other.base = nullptr;
   for (BoundOutputBuffer& out : now_.outputs) out.patches.clear(), out.first = kNoStep, out.placed = nullptr;
-  for (BoundInput& in : now_.inputs) in.placed = nullptr;
+  for (BoundInput& in : now_.inputs) in.last = kNoStep, in.placed = nullptr;
   if (late_ || checker_) add_late_words();
   std::uint32_t site = 0, failing = 0;
   std::uint32_t host_call = 0;

@@ -7,7 +7,6 @@
 #include "support/error.h"
 
 namespace coil::runtime {
-namespace {}  // namespace
 
 void Binding::bind_pieces() {
   now_.pieces.clear();
