@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import zoo_decoding
 import zoo_gpu_networks as networks
 import zoo_later_models as later
 from zoo_entries import Entry, decoder, of_timm, of_transformers, pictures, words
@@ -674,4 +675,5 @@ MODELS = {
     ),
     # Written in zoo_later_models.py, in the same way
     **later.MODELS,
+    **zoo_decoding.STEPS,
 }

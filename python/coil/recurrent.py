@@ -105,7 +105,8 @@ _known_types = {}
 
 def _types_of_eager(function, input, states, params, has_biases, bidirectional):
     """By a call on one element; where eager refuses it, those that autocast is for."""
-    with _disable_current_modes():
+    # Python's dispatcher, which is on where AOTAutograd traces, has the layers in small steps, with types of their own.
+    with _disable_current_modes(), torch._C._DisablePythonDispatcher():
         directions = 2 if bidirectional else 1
         projects = len(states) == 2 and states[0].shape[2] != states[1].shape[2]
         gates = {torch.lstm: 4, torch.gru: 3}.get(function, 1)

@@ -82,7 +82,8 @@ Scalar TensorBox::load(std::span<const Expr> index, std::span<const sym::LoopVar
                                      [&](Expr e) { return names_indirect(pool, e, indirect.size()); });
       return named ? pool.load(l->buffer, graph.buffer(l->buffer).layout.dtype, l->index, indirect) : nullptr;
     });
-  if (storage->as_stored)
+  // What is read from memory is as it was stored.
+  if (storage->as_stored && !(is_load(value) && value->rounded == dtype()))
     value = pool.exactly({.op = ScalarOp::Round, .dtype = value->dtype, .args = {value}, .rounded = dtype()});
   if (mask) value = pool.masked(value, mask, pool.constant(value->dtype, 0));
   graph.provenance.absorbed.emplace_back(value, storage->origins);

@@ -98,6 +98,30 @@ IN_PARTS = [
         ("made_of_f32", lambda x, w, r: F.linear((x * r).to(BF16), w), (seeded(9, 512), matrix(16, 512), seeded(9, 1))),
     ]
 ]
+FEW = [
+    Case("few", f"few_{name}", function, tensors, tolerance=2e-2)
+    for name, function, tensors in [
+        ("one", F.linear, (matrix(1, 72), matrix(136, 72))),
+        ("one_long_sum", F.linear, (matrix(1, 3000), matrix(24, 3000), matrix(24))),
+        ("short_sum", F.linear, (matrix(8, 8), matrix(200, 8))),
+        ("clusters", F.linear, (matrix(5, 2048), matrix(16, 2048))),
+        ("half", F.linear, (matrix(8, 520, dtype=HALF), matrix(40, 520, dtype=HALF))),
+        ("two_units", F.linear, (matrix(13, 264), matrix(72, 264))),
+        ("four_units", F.linear, (matrix(27, 264), matrix(72, 264))),
+        ("of_two_dimensions", F.linear, (matrix(2, 3, 64), matrix(40, 64), matrix(40))),
+        ("one_of_each", F.linear, (matrix(4, 1, 64), matrix(40, 64))),
+        ("last_of_each", lambda x, w: F.linear(x[:, -1], w), (matrix(4, 9, 64), matrix(40, 64))),
+        ("matrices", lambda a, b: a @ b.transpose(1, 2), (matrix(3, 4, 64), matrix(3, 40, 64))),
+        ("heads", lambda a, b: a @ b.transpose(2, 3), (matrix(2, 3, 1, 64), matrix(2, 3, 104, 64))),
+        ("gate", lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), (X[:2], matrix(40, 64), matrix(40, 64))),
+        ("residual", lambda x, w, r: r + F.gelu(F.linear(x, w)), (X[:9], matrix(24, 64), matrix(9, 24))),
+        ("wide", lambda x, w: F.linear(x, w).float(), (X[:3], matrix(24, 64))),
+        ("made", lambda x, w: F.linear(F.silu(x), w), (X[:7], matrix(24, 64))),
+        ("norm", lambda x, a, w: F.linear(rms_norm(x, a), w), (X[:1], ROW, matrix(24, 64))),
+        ("nothing_to_sum", F.linear, (matrix(2, 0), matrix(8, 0))),
+        ("nan", F.linear, (matrix(2, 64) * float("nan"), matrix(24, 64))),
+    ]
+]
 ACTIVATIONS = {
     "relu": F.relu,
     "gelu": F.gelu,
@@ -136,6 +160,7 @@ CASES = [
     behind("wide_result", lambda y: F.relu(y).float()),
     *IN_FRONT,
     *IN_PARTS,
+    *FEW,
 ]
 
 
@@ -150,6 +175,16 @@ assert len({c.name for c in CASES}) == len(CASES)
 @pytest.mark.parametrize("name", [c.name for c in CASES])
 def test_values(name, found):
     assert not found[name]
+
+
+@pytest.fixture(scope="module")
+def found_of_few():
+    return outcomes_by_group(FEW, *EMULATE)
+
+
+@pytest.mark.parametrize("name", [c.name for c in FEW])
+def test_few_rows_by_themselves(name, found_of_few):
+    assert not found_of_few[name]
 
 
 def report(tmp_path, function, *inputs, settings=("--set", "cuda.products=own")):
@@ -175,7 +210,9 @@ def test_a_norm_is_its_sum_alone(tmp_path):
 
 
 def test_parts_are_added_up_by_one_more_kernel(tmp_path):
-    told = report(tmp_path, lambda x, w, r: F.gelu(F.linear(x, w)) + r, matrix(9, 512), matrix(16, 512), matrix(9, 16))
+    told = report(
+        tmp_path, lambda x, w, r: F.gelu(F.linear(x, w)) + r, matrix(20, 512), matrix(16, 512), matrix(20, 16)
+    )
     assert "2 kernels, 0 library calls" in told
 
 
@@ -192,6 +229,11 @@ def test_nothing_is_made_on_the_way_where_nothing_is_to_be_fused(tmp_path):
     settings = ("--set", "cuda.products=own", "--set", "fuse_epilogues=false")
     told = report(tmp_path, lambda x, w: F.silu(x) @ w, X, matrix(64, 24), settings=settings)
     assert "2 kernels, 0 library calls" in told
+
+
+class Linear(torch.nn.Module):
+    def forward(self, x, w):
+        return F.linear(x, w)
 
 
 class Mlp(torch.nn.Module):
@@ -215,6 +257,34 @@ def test_all_is_two_kernels(tmp_path):
     told = explained(tmp_path, "--set", "cuda.products=own")
     assert "2 kernels, 0 library calls" in told
     assert told.count("KiB  coil_product_") == 2
+
+
+def test_few_rows_are_taken_with_what_follows(tmp_path):
+    """Gate, factor and residual; of more rows where all of the matrix is small."""
+
+    def mlp(x, gate, up, down):
+        return x + F.linear(F.silu(F.linear(x, gate)) * F.linear(x, up), down)
+
+    weights = matrix(128, 64), matrix(128, 64), matrix(64, 128)
+    for rows in (1, 8, 16):
+        assert "3 kernels, 0 library calls" in report(tmp_path, mlp, X[:rows], *weights, settings=())
+    assert "coil_product_" not in report(tmp_path, mlp, X[:17], *weights, settings=())
+    assert "coil_product_" not in report(tmp_path, mlp, X[:1], *weights, settings=("--set", "cuda.products=library"))
+    large = matrix(8192, 64).expand(64, -1, -1).reshape(8192, 4096), matrix(64, 64)
+    assert "coil_product_" not in report(tmp_path, lambda x, w, _: F.linear(x, w), matrix(9, 4096), *large, settings=())
+
+
+@pytest.mark.parametrize("most", [8, 64])
+def test_few_rows_of_free_sizes(most, tmp_path):
+    """Where a size may be larger than a kernel of few rows is for, the library is asked."""
+    given = (matrix(2, 64), matrix(40, 64))
+    sizes = ({0: torch.export.Dim("batch", min=1, max=most)}, None)
+    module = Linear()
+    others = [(matrix(n, 64), given[1]) for n in (1, 5, most)]
+    check(module, given, dynamic=sizes, others=others, tolerance=2e-2, settings=("cuda.emulate=true",))
+    path = tmp_path / "linear.pt2"
+    torch.export.save(torch.export.export(module, given, dynamic_shapes=sizes), path)
+    assert ("coil_product_" in coil_ok("explain", path, *EMULATE).stdout) == (most == 8)
 
 
 @pytest.mark.parametrize("choice", ["library", "auto"])

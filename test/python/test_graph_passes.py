@@ -72,12 +72,22 @@ def finite_mask(q, k, v, m):
     return torch.softmax(torch.matmul(q, k.transpose(-1, -2)) / 4 + bias, -1) @ v
 
 
+def repeated(x):
+    """Each head twice, as models have it that share keys."""
+    return x[:, :, None].expand(-1, -1, 2, -1, -1).reshape(2, 4, 10, 16)
+
+
 ATTENTION = {
     "plain": (F.scaled_dot_product_attention, [Q, K, V], None),
     "causal": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), [Q, K, V], None),
     "scale": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, scale=0.3), [Q, K, V], None),
     "grouped": (
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True),
+        [Q, (2, 2, 10, 16), (2, 2, 10, 16)],
+        None,
+    ),
+    "repeated": (
+        lambda q, k, v: F.scaled_dot_product_attention(q, repeated(k), repeated(v)),
         [Q, (2, 2, 10, 16), (2, 2, 10, 16)],
         None,
     ),
@@ -113,6 +123,7 @@ def test_fuse_attention(name, dtype, tmp_path):
         args.append(mask if mask.dtype == torch.bool else mask.to(dtype))
     targets, (got,) = after(Call(f), tuple(args), tmp_path, ["fuse-attention"], True)
     assert dtype != torch.float32 or "aten.scaled_dot_product_attention.default" in targets
+    assert name != "repeated" or "aten.expand.default" not in targets
     want = f(*args)
     assert got.dtype == want.dtype and got.shape == want.shape
     tolerance = 1e-5 if dtype == torch.float32 else 2e-2  # weights rounded to bf16 in one of the two

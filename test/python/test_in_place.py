@@ -137,10 +137,12 @@ def test_writes(tmp_path, decomposed):
         and n in ("index_copy", "slice", "many_rows", "rows_by_data", "product", "whole_used_twice", "transposed")
     ],
 )
-def test_no_copy_of_the_whole(tmp_path, name, on_cpu):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_copy_of_the_whole(tmp_path, name, dtype, on_cpu):
     if name == "whole_used_twice" and not on_cpu:
         pytest.skip("on a GPU sums over a whole tensor are of many blocks, and do not share a kernel with the write")
-    export(program(PROGRAMS[name][1:]), arguments(), tmp_path / "m.pt2")
+    given = [x.to(dtype) if x.is_floating_point() else x for x in arguments()]
+    export(program(PROGRAMS[name][1:]), tuple(given), tmp_path / "m.pt2")
     assert max(allocated(tmp_path / "m.pt2"), default=0) < ROWS * COLUMNS
 
 
@@ -170,6 +172,7 @@ class Decoder(nn.Module):
     def __init__(self, how, layers=2, vocabulary=50, heads=4, groups=2, width=16, length=128, hidden=64):
         super().__init__()
         self.heads, self.groups, self.width, self.length = heads, groups, width, length
+        self.repeats = how == "index_put"
         self.embedding = nn.Embedding(vocabulary, hidden)
         self.layers = nn.ModuleList(
             nn.ModuleDict(
@@ -193,9 +196,14 @@ class Decoder(nn.Module):
     def rotate(self, x, position):
         half = self.width // 2
         angle = position[:, None] * 10000.0 ** (-torch.arange(half) / half)
-        cos, sin = angle.cos(), angle.sin()
+        cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
         a, b = x[..., :half], x[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+    def repeated(self, x):
+        """As transformers has it where a mask is given."""
+        each = self.heads // self.groups
+        return x[:, :, None].expand(-1, -1, each, -1, -1).reshape(1, self.heads, self.length, self.width)
 
     def forward(self, token, position):
         h = self.embedding(token)
@@ -209,8 +217,11 @@ class Decoder(nn.Module):
                 split(layer["v"](x), self.groups),
             )
             keys, values = layer["cache"].update(position, self.rotate(k, position), v)
+
+            if self.repeats:
+                keys, values = self.repeated(keys), self.repeated(values)
             attended = F.scaled_dot_product_attention(
-                self.rotate(q, position), keys, values, attn_mask=mask, enable_gqa=True
+                self.rotate(q, position), keys, values, attn_mask=mask, enable_gqa=not self.repeats
             )
             h = h + layer["o"](attended.transpose(1, 2).reshape(1, -1, self.heads * self.width))
             x = layer["post"](h)
@@ -220,12 +231,13 @@ class Decoder(nn.Module):
 
 @pytest.mark.cpu("compiles for a GPU that is not there")
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("how", ["index_copy", "index_put", "slice"])
-def test_static_cache_on_a_gpu(tmp_path, how):
+def test_static_cache_on_a_gpu(tmp_path, how, dtype):
     """Of a cache that is a state, a step writes its part alone; keys and values are not repeated for the heads that
     share them.
     """
-    module = Decoder(how).eval()
+    module = Decoder(how).eval().to(dtype)
     export(module, (torch.tensor([[3]]), torch.tensor([40])), tmp_path / "m.pt2")
     assert (
         max(

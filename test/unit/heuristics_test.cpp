@@ -327,7 +327,7 @@ TEST(AttentionConfigs, FewRowsAreSpreadOverTheMachineWhereThatIsKnown) {
 
 TEST(ProductConfigs, BlocksThatStreamAreAsWideAsFillsTheMachine) {
   const target::Costs costs = target::cuda(0, "sm_90").costs;
-  ProductFacts facts{.rows = 4096, .columns = 4096, .along = true, .warpgroups = true, .depth = 4096};
+  ProductFacts facts{.rows = 4096, .columns = 4096, .along = true, .warpgroups = true, .mapped = true, .depth = 4096};
   const LaunchConfig wide = product_config(facts, costs);
   EXPECT_TRUE(is_streamed(wide));
   EXPECT_EQ(wide.tile, 256);
@@ -342,8 +342,9 @@ TEST(ProductConfigs, PiecesThatStreamFitABlock) {
   const target::Costs costs = target::cuda(0, "sm_90").costs;
   for (std::int64_t rows : {128, 1000, 65536})
     for (std::int64_t columns : {64, 768, 3072}) {
-      const LaunchConfig c =
-          product_config({.rows = rows, .columns = columns, .along = true, .warpgroups = true, .depth = 512}, costs);
+      const ProductFacts facts{
+          .rows = rows, .columns = columns, .along = true, .warpgroups = true, .mapped = true, .depth = 512};
+      const LaunchConfig c = product_config(facts, costs);
       EXPECT_GE(c.unroll, 4);
       EXPECT_GE(c.shared_bytes, c.unroll * 2 * 64 * (c.rows + c.tile) + 1024 + c.unroll * 16);
       EXPECT_LE(c.shared_bytes, 227 << 10);
@@ -352,8 +353,28 @@ TEST(ProductConfigs, PiecesThatStreamFitABlock) {
 
 TEST(ProductConfigs, FewRowsOrOperandsWithoutDescriptorsAreFetchedByThreads) {
   const target::Costs costs = target::cuda(0, "sm_90").costs;
-  EXPECT_FALSE(is_streamed(product_config({.rows = 16, .columns = 512, .warpgroups = true, .depth = 64}, costs)));
-  EXPECT_FALSE(is_streamed(product_config({.rows = 512, .columns = 512, .warpgroups = true, .depth = 0}, costs)));
+  const ProductFacts few{.rows = 16, .columns = 512, .warpgroups = true, .mapped = true, .depth = 64};
+  EXPECT_FALSE(is_streamed(product_config(few, costs)));
+  const ProductFacts many{.rows = 512, .columns = 512, .warpgroups = true, .depth = 64};
+  EXPECT_FALSE(is_streamed(product_config(many, costs)));
+}
+
+TEST(ProductConfigs, FewRowsShareTheirSumsBetweenAsManyBlocksAsFillTheMachine) {
+  const target::Costs costs = target::cuda(0, "sm_90").costs;
+  ProductFacts facts{.rows = 1, .columns = 768, .along = true, .mapped = true, .depth = 3072, .most_rows = 1};
+  LaunchConfig c = product_config(facts, costs);
+  EXPECT_TRUE(is_thin(c));
+  EXPECT_EQ(c.rows, 8);
+  EXPECT_EQ(c.tile, 16);
+  EXPECT_EQ(c.cluster, 4);
+  facts.columns = 32000;
+  c = product_config(facts, costs);
+  EXPECT_EQ(c.tile, 32);
+  EXPECT_EQ(c.cluster, 1);
+  facts.most_rows = 12;
+  EXPECT_EQ(product_config(facts, costs).rows, 16);
+  facts.along = false;
+  EXPECT_FALSE(is_thin(product_config(facts, costs)));
 }
 
 TEST(TransformPlans, FactorsAreFewAndSequencesFillABlock) {

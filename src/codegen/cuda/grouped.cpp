@@ -27,6 +27,7 @@ class GroupedKernel : public PlainKernel {
                                 .columns = graph.env().hint_or(matrices_.sizes[2], 1024),
                                 .along = along_,
                                 .warpgroups = target.has(target::Feature::Warpgroups),
+                                .mapped = true,
                                 .depth = std::max<std::int64_t>(1, graph.env().hint_or(x_.sizes[1], 1024))},
                                target.costs)),
         costs_(target.costs) {

@@ -59,12 +59,15 @@ LaunchConfig ProductKernel::config() const {
   const sym::ShapeEnv& env = graph_.env();
   std::int64_t matrices = 1;
   for (const Dim& d : batch_) matrices *= env.hint_or(d.size, 8);
+  const std::int64_t most_rows = env.bounds(rows_.size).high;
   return product_config({.rows = env.hint_or(rows_.size, 1 << 12) * matrices,
                          .matrices = matrices,
                          .columns = env.hint_or(columns(), 1024),
                          .along = along(),
                          .warpgroups = target_.has(target::Feature::Warpgroups),
-                         .depth = has_maps() ? std::max<std::int64_t>(1, env.hint_or(depth(), 1024)) : 0},
+                         .mapped = has_maps(),
+                         .depth = std::max<std::int64_t>(1, env.hint_or(depth(), 1024)),
+                         .most_rows = most_rows <= kMostThinRows ? std::max<std::int64_t>(1, most_rows) : 0},
                         target_.costs);
 }
 

@@ -20,33 +20,51 @@ class BlockedProduct : public ProductKernel {
   using ProductKernel::ProductKernel;
 
   Kernel print(const LaunchConfig& config) {
-    const ir::BufferView& b = tensors_[1];
-    const std::size_t rank = b.sizes.size();
     const Expr tiles =
         graph_.env().simplify(sym::ceil_div(rows_.size, config.rows) * sym::ceil_div(columns(), config.tile));
-    Expr blocks = tiles;
+    Expr blocks = tiles * config.cluster;
     for (const Dim& d : batch_) blocks *= d.size;
     std::string body = "  C_DYNAMIC_SHARED(shared);\n";
-    body += tile_of_block(tiles);
+    // All blocks of a cluster go on, though the run may have failed: they wait for one another.
+    if (config.cluster > 1) body += "  c_begin();\n";
+    body += tile_of_block(tiles, config.cluster);
     if (!pre_.empty()) body += making_of_a();
+    const std::string multiplied = operands();
+    body += fmt::format("  {}, {}, [&](i64 row, i64 column, f32 p, f32 q) {{\n{}  }});\n", function(config), multiplied,
+                        epilogue());
+    SymbolicLaunch how = launch(graph_.env().simplify(blocks), config);
+    how.cluster = config.cluster;
+    return write("coil_product_", std::move(how), body);
+  }
+
+ private:
+  /// The function of the device's library, up to the tile that it is given.
+  std::string function(const LaunchConfig& config) const {
+    if (!is_thin(config))
+      return fmt::format("c_blocked_product<{}, {}, {}, {}, {}>((u16*)shared, tile", is_bf16(), along(), config.rows,
+                         config.tile, config.unroll);
+    return fmt::format("c_thin_product<{}, {}, {}, {}, {}, {}>(shared, tile, {}", is_bf16(), config.threads / 32,
+                       config.tile / 16, config.rows / 8, config.unroll, config.cluster,
+                       config.cluster > 1 ? fmt::format("blockIdx.x % {}", config.cluster) : "0");
+  }
+
+  /// Both operands, rows, columns, and elements of a sum.
+  std::string operands() {
+    const ir::BufferView& b = tensors_[1];
+    const std::size_t rank = b.sizes.size();
     const std::string a = pre_.empty() ? fmt::format("c_matrix{{p0 + at0, {}}}", scalar(rows_.strides[0]))
                                        : std::string("c_made_by(make)"),
                       b_row = scalar(b.strides[along() ? rank - 1 : rank - 2]), rows = scalar(rows_.size),
                       across = scalar(columns()), summed = scalar(depth());
-    body += fmt::format(
-        "  c_blocked_product<{}, {}, {}, {}, {}>((u16*)shared, tile, {}, c_matrix{{p1 + at1, {}}}, {}, {}, {}, [&](i64 "
-        "row, i64 column, f32 p, f32 q) {{\n{}  }});\n",
-        is_bf16(), along(), config.rows, config.tile, config.unroll, a, b_row, rows, across, summed, epilogue());
-    return write("coil_product_", launch(graph_.env().simplify(blocks), config), body);
+    return fmt::format("{}, c_matrix{{p1 + at1, {}}}, {}, {}, {}", a, b_row, rows, across, summed);
   }
 
- private:
   /// Which tile of which matrix a block has, and where that matrix begins in each tensor.
-  std::string tile_of_block(Expr tiles) {
+  std::string tile_of_block(Expr tiles, int cluster) {
+    const std::string block = cluster == 1 ? "blockIdx.x" : fmt::format("blockIdx.x / {}", cluster);
     const std::string which =
-        batch_.empty()
-            ? "    const i64 tile = blockIdx.x;\n"
-            : fmt::format("    const i64 tile = blockIdx.x % {0}, matrix = blockIdx.x / {0};\n", scalar(tiles));
+        batch_.empty() ? fmt::format("    const i64 tile = {};\n", block)
+                       : fmt::format("    const i64 tile = {0} % {1}, matrix = {0} / {1};\n", block, scalar(tiles));
     return which + beginnings(0, tensors_.size(), "matrix");
   }
 

@@ -10,7 +10,9 @@ struct ProductFacts {
   std::int64_t rows = 1, matrices = 1, columns = 1;  ///< known, or hints
   bool along = false;                                ///< what is summed over lies side by side in the matrices
   bool warpgroups = false;                           ///< four warps multiply what lies in shared memory (sm_90a)
-  std::int64_t depth = 0;  ///< elements of a sum; 0: the copy engine cannot fetch tiles of these operands
+  bool mapped = false;                               ///< the copy engine can fetch tiles of these operands
+  std::int64_t depth = 1;                            ///< elements of a sum
+  std::int64_t most_rows = 0;                        ///< of a matrix, where they are few; 0: they may be many
 };
 
 /// `rows` of a block by `tile` columns, and `unroll` pieces under way, with the `shared_bytes` for them. Where
@@ -19,5 +21,9 @@ struct ProductFacts {
 LaunchConfig product_config(const ProductFacts&, const target::Costs&);
 /// Whether a product's kernel is that of device/cuda/streamed_products.cuh.
 bool is_streamed(const LaunchConfig&);
+/// Whether it is that of device/cuda/thin_products.cuh: `cluster` blocks share the sums of `rows` by `tile`.
+bool is_thin(const LaunchConfig&);
+/// The most rows of a matrix for which there is such a kernel.
+inline constexpr std::int64_t kMostThinRows = 32;
 
 }  // namespace coil::codegen

@@ -89,6 +89,7 @@ template <class A, class B> static A c_as(B x) {
 }
 C_FN void c_opaque(u32&) {}
 #define C_DYNAMIC_SHARED(name) static thread_local uint4 name[227 * 64]
+C_FN uint4 c_read_once(const void* p) { return *(const uint4*)p; }
 C_FN void c_copy_ahead(void* to, const void* from, bool there) {
   if (there)
     memcpy(to, from, 16);

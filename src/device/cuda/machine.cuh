@@ -133,6 +133,14 @@ C_FN void c_cluster_sync() {
 C_FN void c_opaque(u32& x) { asm volatile("" : "+r"(x)); }
 // Shared memory of as many bytes as the launch says.
 #define C_DYNAMIC_SHARED(name) extern __shared__ uint4 name[]
+// 16 bytes that are read at one place and not again.
+C_FN uint4 c_read_once(const void* p) {
+  uint4 v;
+  asm volatile("ld.global.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"((u64)__cvta_generic_to_global(p)));
+  return v;
+}
 // 16 bytes to shared memory, or zeros, and no wait for them until they are to have arrived.
 #if __CUDA_ARCH__ >= 800
 C_FN void c_copy_ahead(void* to, const void* from, bool there) {

@@ -86,6 +86,25 @@ Node* same_matrices(const Node& n) {
   return kept ? input : nullptr;
 }
 
+/// Heads repeated by unsqueeze, expand and a copy: [b, h, l, e] -> [b, h, 1, l, e] -> [b, h, g, l, e] -> [b, h*g, l,
+/// e].
+Node* unrepeated(Node* n, Expr& group) {
+  if (n->tensor().rank() != 4) return nullptr;
+  Node* at = n;
+  while (at && at->tensor().rank() == 4) at = same_matrices(*at);
+  while (at && at->tensor().rank() == 5 && is_any(*at, {"aten.clone.default", "aten.contiguous.default"}))
+    at = tensor_argument(*at, 0);
+  if (!at || at->tensor().rank() != 5 || !is_any(*at, {"aten.expand.default"})) return nullptr;
+  Node* one = tensor_argument(*at, 0);
+  if (!one || one->tensor().rank() != 5 || !sizes(*one)[2].is_constant(1)) return nullptr;
+  for (std::size_t i : {0, 1, 3, 4})
+    if (sizes(*one)[i] != sizes(*at)[i]) return nullptr;
+  if (!is_any(*one, {"aten.unsqueeze.default"}) || tensor_argument(*one, 0)->tensor().rank() != 4) return nullptr;
+  std::int64_t d = one->args[1].as_int().constant().value_or(9);
+  group = sizes(*at)[2];
+  return d == 2 || d == -3 ? tensor_argument(*one, 0) : nullptr;
+}
+
 /// The operand of a product (or quotient) with a literal number.
 Node* scaled(const Node& n, double& factor) {
   if (!is_any(n, {"aten.mul.Scalar", "aten.mul.Tensor", "aten.div.Scalar", "aten.div.Tensor"})) return nullptr;
@@ -370,25 +389,6 @@ class Matcher {
     found_.query = q, found_.key = k, found_.value = v, found_.result = back, found_.dtype = half;
   }
 
-  /// Heads repeated by unsqueeze, expand and a copy: [b, h, l, e] -> [b, h, 1, l, e] -> [b, h, g, l, e] -> [b, h*g, l,
-  /// e].
-  static Node* unrepeated(Node* n, Expr& group) {
-    if (n->tensor().rank() != 4) return nullptr;
-    Node* at = n;
-    while (at && at->tensor().rank() == 4) at = same_matrices(*at);
-    while (at && at->tensor().rank() == 5 && is_any(*at, {"aten.clone.default", "aten.contiguous.default"}))
-      at = tensor_argument(*at, 0);
-    if (!at || at->tensor().rank() != 5 || !is_any(*at, {"aten.expand.default"})) return nullptr;
-    Node* one = tensor_argument(*at, 0);
-    if (!one || one->tensor().rank() != 5 || !sizes(*one)[2].is_constant(1)) return nullptr;
-    for (std::size_t i : {0, 1, 3, 4})
-      if (sizes(*one)[i] != sizes(*at)[i]) return nullptr;
-    if (!is_any(*one, {"aten.unsqueeze.default"}) || tensor_argument(*one, 0)->tensor().rank() != 4) return nullptr;
-    std::int64_t d = one->args[1].as_int().constant().value_or(9);
-    group = sizes(*at)[2];
-    return d == 2 || d == -3 ? tensor_argument(*one, 0) : nullptr;
-  }
-
   void grouped_heads() {
     Expr of_keys = 0, of_values = 0;
     Node *k = unrepeated(found_.key, of_keys), *v = unrepeated(found_.value, of_values);
@@ -533,6 +533,20 @@ bool is_softmax(const Node* n) {
   return is_any(*n, {"aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"});
 }
 
+/// Keys and values whose heads were repeated for attention are given to it as they were before.
+void share_keys(Node* n) {
+  constexpr std::size_t kKey = 1, kValue = 2, kGrouped = 7;
+  const bool of_cpu = is_any(*n, {"aten._scaled_dot_product_flash_attention_for_cpu.default"});
+  if (!of_cpu && !is_any(*n, {"aten.scaled_dot_product_attention.default"})) return;
+  if (!of_cpu && n->args[kGrouped] == Value(true)) return;
+  Expr of_keys = 0, of_values = 0;
+  Node *k = unrepeated(tensor_argument(*n, kKey), of_keys), *v = unrepeated(tensor_argument(*n, kValue), of_values);
+  if (!k || !v || of_keys != of_values) return;
+  n->set_arg(kKey, k);
+  n->set_arg(kValue, v);
+  if (!of_cpu) n->set_arg(kGrouped, true);  // the CPU's own operator takes fewer heads as they are
+}
+
 /// Products in 16 bits stay where a GPU's library has no fused kernel for heads of their size: attention would be
 /// computed in f32.
 bool has_kernel(const target::Target& target, const Attention& a) {
@@ -547,7 +561,11 @@ bool has_kernel(const target::Target& target, const Attention& a) {
 
 void fuse_attention(fx::GraphModule& m, const target::Target& target) {
   for (auto& [name, sub] : m.subgraphs) fuse_attention(*sub, target);
-  if (std::ranges::none_of(m.graph.nodes().all(), is_softmax)) return;
+  for (Node* n : m.graph.nodes()) share_keys(n);
+  if (std::ranges::none_of(m.graph.nodes().all(), is_softmax)) {
+    m.graph.eliminate_dead_code();
+    return;
+  }
   multiply_matrices(m);
   for (Node* n : m.graph.nodes())
     if (is_softmax(n))

@@ -16,6 +16,10 @@ std::optional<ir::Extern> as_own_product(const ir::Graph&, const ir::Operation&)
 /// Into how many parts the sums of a product go that becomes the call `own`; 0: the product is left to the library.
 using PartsOfProduct = std::function<std::int64_t(const ir::Operation&, const ir::Extern& own)>;
 
+/// Whether the kernel of few rows (device/cuda/thin_products.cuh) is at least as fast as the library at this call of
+/// `blocked_matmul`, by measurements on an H200.
+bool gains_as_few_rows(const ir::Graph&, const ir::Extern& own);
+
 /// Every product that has such a form takes it, in as many parts as `parts` says (passes/loop/product_parts.h). Runs
 /// before post-operations are fused.
 void take_own_products(ir::Graph&, const PartsOfProduct& parts);

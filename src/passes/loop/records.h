@@ -66,13 +66,18 @@ inline constexpr LoopPass kChooseWinograd{
     },
     takes_winograd};
 inline constexpr LoopPass kTakeOwnProducts{
-    "take-own-products", "Products in 16 bits are computed by kernels of Coil's own, as cuda.products asks.",
-    [](ir::Graph& graph, const LoopContext&) {
-      take_own_products(graph,
-                        [&](const ir::Operation&, const ir::Extern& own) { return product_parts(graph, own).front(); });
+    "take-own-products",
+    "Products in 16 bits are computed by kernels of Coil's own: those of few rows, or as cuda.products asks.",
+    [](ir::Graph& graph, const LoopContext& given) {
+      const bool all = given.settings.cuda_products == "own";
+      take_own_products(graph, [&](const ir::Operation&, const ir::Extern& own) -> std::int64_t {
+        if (gains_as_few_rows(graph, own)) return 1;
+        return all ? product_parts(graph, own).front() : 0;
+      });
     },
     [](const target::Target& target, const Settings& settings) {
-      return target.has(target::Feature::BlockedProducts) && settings.cuda_products == "own";
+      return target.has(target::Feature::BlockedProducts) && settings.cuda_products != "library" &&
+             (settings.cuda_products == "own" || !settings.max_autotune);
     }};
 inline constexpr LoopPass kFusePostOps{
     "fuse-post-ops", "Activations, additions and scales behind a product or convolution go into the library call.",
