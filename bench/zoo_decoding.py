@@ -1,5 +1,5 @@
-"""Decode steps of published language models: one more word for each sample, with keys and values of up to 1,024 words in
-memory that stays where it is (transformers' StaticCache)."""
+"""Decode steps of published language models: one more word for each sample, with keys and values of up to 1,024 words
+in memory that stays where it is (transformers' StaticCache)."""
 
 import torch
 from torch import nn
@@ -17,7 +17,7 @@ SIZES = {
 
 
 class Step(nn.Module):
-    """The scores of the words that may follow. What is remembered lies in buffers, since graphs want it at one place."""
+    """The scores of the words that may follow. What is remembered lies in buffers, since graphs want it in place."""
 
     def __init__(self, model, samples):
         super().__init__()

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <random>
 
+#include "codegen/cpp/attention_few.h"
 #include "codegen/cpp/prelude.h"
 #include "kernel_library.h"
 
@@ -73,10 +74,22 @@ class Attention : public testing::TestWithParam<std::string> {
   void check(const AttentionSpec& spec, const std::vector<Case>& cases) {
     std::string text = attention_kernel(toolchain, spec, "kernel");
     test::KernelLibrary library(toolchain, prelude(toolchain.lanes, prelude_names(text)) + text);
-    for (const Case& c : cases) check_case(spec, c, library["kernel"]);
+    for (const Case& c : cases)
+      check_case(spec, c, library["kernel"], attention_extent(toolchain, c.batch, c.heads, c.queries));
   }
 
-  void check_case(const AttentionSpec& spec, const Case& c, test::Kernel kernel) {
+  /// The kernel of few queries, in cases in which as many of them share a key.
+  void check_few(const AttentionSpec& spec, long rows, const std::vector<Case>& cases) {
+    std::string text = attention_few_kernel(toolchain, spec, rows, "kernel");
+    test::KernelLibrary library(toolchain, prelude(toolchain.lanes, prelude_names(text)) + text);
+    const long each = attention_few_rows(toolchain, spec, rows);
+    for (const Case& c : cases) {
+      ASSERT_EQ(c.heads / c.key_heads * c.queries, rows);
+      check_case(spec, c, library["kernel"], c.batch * c.key_heads * ((rows + each - 1) / each));
+    }
+  }
+
+  void check_case(const AttentionSpec& spec, const Case& c, test::Kernel kernel, long extent) {
     SCOPED_TRACE(fmt::format("{} head dim {}/{} causal {} mask {}: B {} H {}/{} Sq {} Sk {} layout {}{}",
                              short_name(spec.dtype), spec.head_dim, spec.value_dim, spec.causal,
                              spec.mask ? short_name(*spec.mask) : "none", c.batch, c.heads, c.key_heads, c.queries,
@@ -123,7 +136,6 @@ class Attention : public testing::TestWithParam<std::string> {
     std::vector<void*> buffers{q.bytes.data(), k.bytes.data(), v.bytes.data()};
     if (spec.mask) buffers.push_back(mask.bytes.data());
     buffers.push_back(out.bytes.data());
-    long extent = attention_extent(toolchain, c.batch, c.heads, c.queries);
     kernel(buffers.data(), z.data(), 0, extent / 3);
     kernel(buffers.data(), z.data(), extent / 3, extent);
 
@@ -188,6 +200,19 @@ TEST_P(Attention, VectorsOfSixteenLanesOnAnyMachine) {
   check({.dtype = DType::F32, .causal = true}, kCases);
   check({.dtype = DType::BF16, .head_dim = 20, .value_dim = 33, .mask = DType::Bool, .scale = 0.2},
         {{1, 2, 1, 37, 61, true}, {1, 1, 1, 9, 700}, {1, 1, 1, 6, 11, false, true}});
+}
+
+TEST_P(Attention, FewQueries) {
+  check_few({.dtype = DType::F32}, 1, {{2, 3, 3, 1, 77}, {1, 2, 2, 1, 520, true}, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 0}});
+  check_few({.dtype = DType::BF16}, 6, {{2, 3, 1, 2, 77, true}, {1, 6, 1, 1, 130}, {1, 12, 2, 1, 64}});
+  check_few({.dtype = DType::F16, .head_dim = 20, .value_dim = 33, .mask = DType::Bool, .scale = 0.2}, 4,
+            {{1, 2, 1, 2, 61, true}, {1, 4, 1, 1, 700}});
+  toolchain.lanes = 16;
+  check_few({.dtype = DType::F32, .head_dim = 128, .value_dim = 96, .mask = DType::F32}, 3,
+            {{1, 3, 1, 1, 61, true}, {2, 2, 2, 3, 200}, {1, 1, 1, 3, 5, false, false, MaskShape::KeysReversed}});
+  check_few({.dtype = DType::BF16, .mask = DType::BF16}, 8,
+            {{1, 8, 1, 1, 100, false, false, MaskShape::SameForQueries},
+             {2, 4, 2, 4, 100, true, false, MaskShape::SomeRowsMasked}});
 }
 
 class AttentionNative : public Attention {};

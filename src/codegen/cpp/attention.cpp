@@ -10,14 +10,6 @@ namespace coil::codegen {
 
 namespace {
 
-/// The names of AttentionScalar, in a kernel's functions.
-constexpr std::string_view kScalarNames =
-    "  enum { Batch, Heads, KeyHeads, Queries, Keys, QueryBatchStride, QueryHeadStride, QueryStride, QueryDimStride, "
-    "KeyBatchStride, KeyHeadStride, KeyStride,\n"
-    "         KeyDimStride, ValueBatchStride, ValueHeadStride, ValueStride, ValueDimStride, OutBatchStride, "
-    "OutHeadStride, OutStride, OutDimStride,\n"
-    "         MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride };\n";
-
 /// Tiles of at most `rows` columns, nearly equal, that cover the value dims.
 struct ValueTiles {
   int count, small, larger;  ///< columns of the smaller ones; how many are larger by one
@@ -101,7 +93,7 @@ std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& sp
       {"$BK", std::to_string(block_keys)},
       {"$BQ", std::to_string(2 * lanes)},
       {"$R", std::to_string(tile)},
-      {"$names;", std::string(kScalarNames)},
+      {"$names;", attention_scalar_names()},
       {"$MASKROOM", std::to_string(up(block_keys))},
       {"$mask_pointer",
        spec.mask

@@ -1,6 +1,7 @@
 #include "codegen/cpp/attention_call.h"
 
 #include "codegen/cpp/attention.h"
+#include "codegen/cpp/attention_few.h"
 #include "codegen/cpp/attention_gradient.h"
 #include "codegen/head_size.h"
 #include "library_ops/attention.h"
@@ -79,6 +80,17 @@ Kernel gradient_call(const ir::Extern& call, const Toolchain& toolchain) {
   return kernel;
 }
 
+/// How many queries share a key, where they are so few that the kernel for that takes the call.
+std::optional<long> few_rows(const AttentionSpec& spec, std::span<const ir::BufferView* const> views) {
+  const ir::BufferView &q = *views[0], &k = *views[1];
+  const auto heads = q.sizes[1].constant(), key_heads = k.sizes[1].constant(), queries = q.sizes[2].constant();
+  if (spec.causal || spec.log_sums || !heads || !key_heads || !queries || *key_heads == 0 || *queries > kFewQueries)
+    return std::nullopt;
+  for (const ir::BufferView* view : {views[0], views[1], views[2], views.back()})
+    if (!view->strides[3].is_constant(1)) return std::nullopt;
+  return *heads / *key_heads * *queries;
+}
+
 }  // namespace
 
 Kernel attention_call(const ir::Extern& call, const Toolchain& toolchain) {
@@ -97,6 +109,13 @@ Kernel attention_call(const ir::Extern& call, const Toolchain& toolchain) {
   if (spec.mask) append(scalars, given.mask().strides);
   if (spec.log_sums) append(scalars, call.outputs[1].strides);
 
+  if (const auto rows = few_rows(spec, views)) {
+    Kernel kernel = call_of_template("coil_attention_", views, read, std::move(scalars), [&](std::string_view symbol) {
+      return attention_few_kernel(toolchain, spec, *rows, symbol);
+    });
+    kernel.extent = q.sizes[0] * k.sizes[1] * sym::ceil_div(Expr(*rows), attention_few_rows(toolchain, spec, *rows));
+    return kernel;
+  }
   Kernel kernel = call_of_template("coil_attention_", views, read, std::move(scalars),
                                    [&](std::string_view symbol) { return attention_kernel(toolchain, spec, symbol); });
   kernel.extent = q.sizes[0] * q.sizes[1] * sym::ceil_div(q.sizes[2], attention_block(toolchain));

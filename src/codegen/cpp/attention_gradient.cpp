@@ -11,7 +11,7 @@
 namespace coil::codegen {
 namespace {
 
-constexpr int kLine = 16;  ///< floats of a cache line
+constexpr int kCacheLine = 16;  ///< floats of a cache line
 
 /// Tiles of rows in a block, of queries and of keys: what is packed of a block, and added up, stays in the second cache
 /// and takes less than 1 MiB of the stack for dims up to 1,024.
@@ -21,7 +21,7 @@ int tiles_of_block(const AttentionSpec& spec) {
 }
 
 /// The least odd number of cache lines that has room for so many floats, in floats.
-int odd_lines(int floats) { return ((floats + kLine - 1) / kLine | 1) * kLine; }
+int odd_lines(int floats) { return ((floats + kCacheLine - 1) / kCacheLine | 1) * kCacheLine; }
 
 /// What the template calls its buffers, in order.
 std::vector<std::string_view> operand_names(bool masked) {
@@ -51,7 +51,7 @@ std::string attention_gradient_kernel(const Toolchain& toolchain, const Attentio
       {"$VS", std::to_string(odd_lines(spec.value_dim))},
       {"$BQ", std::to_string(block)},
       {"$BK", std::to_string(block)},
-      {"$BS", std::to_string(odd_lines(block + kLine))},
+      {"$BS", std::to_string(odd_lines(block + kCacheLine))},
       {"$R", std::to_string(tile)},
       {"$names;", names_text(spec.mask.has_value())},
       {"$mask_pointer", spec.mask ? "(const $s_me*)buffers[Mask] + batch * z[MaskBatchStride] + head * "

@@ -7,6 +7,13 @@
 namespace coil::codegen {
 namespace {
 
+constexpr std::string_view kScalarNames =
+    "  enum { Batch, Heads, KeyHeads, Queries, Keys, QueryBatchStride, QueryHeadStride, QueryStride, QueryDimStride, "
+    "KeyBatchStride, KeyHeadStride, KeyStride,\n"
+    "         KeyDimStride, ValueBatchStride, ValueHeadStride, ValueStride, ValueDimStride, OutBatchStride, "
+    "OutHeadStride, OutStride, OutDimStride,\n"
+    "         MaskBatchStride, MaskHeadStride, MaskQueryStride, MaskKeyStride };\n";
+
 /// Log2 L rounds in which pairs of vectors exchange halves, written out.
 std::string register_transpose_text(int lanes) {
   std::string out;
@@ -74,6 +81,8 @@ device::Values attention_values(const Toolchain& toolchain, const AttentionSpec&
   if (spec.mask) add_mask_values(*spec.mask, values);
   return values;
 }
+
+std::string attention_scalar_names() { return std::string(kScalarNames); }
 
 std::string attention_text(std::string_view file, const device::Values& values) {
   // Twice: what stands for placeholders holds some itself.

@@ -12,6 +12,9 @@ namespace coil::codegen {
 /// and the mask. `pairs`: elements are two bf16 side by side.
 device::Values attention_values(const Toolchain&, const AttentionSpec&, std::string_view symbol, bool pairs);
 
+/// The names of AttentionScalar, in a kernel's functions.
+std::string attention_scalar_names();
+
 /// The parts, and behind them what a file of src/device has, filled in.
 std::string attention_text(std::string_view file, const device::Values&);
 
