@@ -258,9 +258,10 @@ Scalar ScalarPool::cast(Scalar s, DType to) {
     }
   }
   if (reg == to) return s;
-  // A narrow float read from memory, or rounded already, has its precision.
+  // A narrow float read from memory, or rounded already, has its precision; integers of 8 bits have less.
   const bool narrow = (is_load(s) || s->op == ScalarOp::Round) && s->rounded == to;
-  if (narrow || (is_constant(s) && (s->number == 0 || std::isinf(s->number)))) return s;
+  const bool small = s->op == ScalarOp::Cast && is_load(s->args[0]) && size_of(s->args[0]->rounded) == 1;
+  if (narrow || small || (is_constant(s) && (s->number == 0 || std::isinf(s->number)))) return s;
   return intern({.op = ScalarOp::Round, .dtype = reg, .args = {s}, .rounded = to});
 }
 

@@ -24,7 +24,8 @@ Costs gpu_costs() {
           .seconds_of_call = 2e-6,
           .half_operations_per_second = 600e12,
           .link_bytes_per_second = 270e9,
-          .seconds_of_exchange = 10e-6};
+          .seconds_of_exchange = 10e-6,
+          .rows_by_made_matrix = 2};
 }
 
 /// An M2 or M3 of few cores. A kernel's threadgroup memory is 32 KiB at most.
@@ -46,7 +47,8 @@ Costs cpu_costs() {
           .seconds_of_call = 5e-6,
           .half_operations_per_second = 200e9,
           .link_bytes_per_second = 0.7e9,
-          .seconds_of_exchange = 0.5e-3};
+          .seconds_of_exchange = 0.5e-3,
+          .rows_by_made_matrix = 4};
 }
 
 }  // namespace

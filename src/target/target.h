@@ -93,6 +93,10 @@ struct Costs {
   double link_bytes_per_second = 0;       ///< from one rank to another; 0: nobody knows
   double seconds_of_exchange = 0;         ///< that a collective takes whatever it moves
 
+  /// Rows of a product up to which a matrix that is made of half as many bytes, or fewer, is made where it is
+  /// multiplied by each of them; it is made once in memory for more.
+  std::int64_t rows_by_made_matrix = 0;
+
   /// Threads that the whole machine holds at once.
   std::int64_t threads() const { return multiprocessors * threads_of_multiprocessor; }
   /// Whether clusters of blocks are to hold rows of so many bytes in their registers from one pass over a row to the

@@ -216,9 +216,54 @@ std::pair<TensorBox, BufferView> product_result(Context& ctx, const sym::TensorM
   return made;
 }
 
+/// y[B.., M, N] = a[B.., M, K] b as a sum of products, for what no library of the device takes, or none well. `b` may
+/// be one matrix for all of `a`.
+TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
+  const std::size_t rank = meta.sizes.size();
+  const Exprs over{a.sizes.back()};
+  Exprs left = ctx.graph.ivars(rank), right = ctx.graph.ivars(b.rank());
+  left[rank - 1] = right[b.rank() - 2] = ctx.graph.rvar(0);
+  right[b.rank() - 1] = ctx.graph.ivar(rank - 1);
+  const DType t = register_type(meta.dtype);
+  const TensorBox sum = reduction(
+      ctx, t, meta.sizes, over, ReductionKind::Sum,
+      element_at(ctx, a, left, meta.sizes, over).cast(t) * element_at(ctx, b, right, meta.sizes, over).cast(t));
+  return result(ctx, element(ctx, sum, meta.sizes), meta);
+}
+
+/// Whether a product of few rows makes the elements of `b` itself: quantized weights, for one, are read as they lie,
+/// which takes half the time that it takes to read what is made of them, or less.
+bool makes_matrix(Context& ctx, const TensorBox& b, const sym::TensorMeta& meta) {
+  constexpr std::uint32_t kMostOperations = 24;
+  if (b.rank() != 2 || b.storage->realized() || !is_floating(meta.dtype)) return false;
+  const auto& env = ctx.graph.env();
+  const auto rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)).constant();
+  if (!rows || *rows > ctx.target().costs.rows_by_made_matrix || b.storage->body->ops > kMostOperations) return false;
+  const auto bytes = [&](const Exprs& sizes, DType t) {
+    return env.hint_or(sym::product(sizes), 0) * static_cast<std::int64_t>(size_of(t));
+  };
+  std::set<ir::BufferId> seen;
+  std::int64_t read = 0;
+  for (Scalar load : ir::loads(b.storage->body)) {
+    if (!load->args.empty() || load->mask || !seen.insert(load->buffer).second) continue;
+    const ir::Layout& from = ctx.graph.buffer(load->buffer).layout;
+    read += bytes(from.sizes, from.dtype);
+  }
+  return read > 0 && 2 * read <= bytes(b.sizes, b.dtype());
+}
+
 /// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
 TensorBox linear(Context& ctx, const TensorBox& x, const TensorBox& weight, bool transposed,
                  std::optional<TensorBox> bias, const sym::TensorMeta& meta) {
+  if (makes_matrix(ctx, weight, meta)) {
+    const TensorBox made =
+        product_by_kernel(ctx, x, transposed ? weight : permute(ctx, weight, {1, 0}), bias ? unrounded(meta) : meta);
+    if (!bias) return made;
+    const DType t = register_type(meta.dtype);
+    return result(
+        ctx, element(ctx, made, meta.sizes).cast(t) + element(ctx, expand(ctx, *bias, meta.sizes), meta.sizes).cast(t),
+        meta);
+  }
   const Operands operands =
       grown_operands(ctx, x, weight, transposed ? 0 : 1, transposed ? 1 : 0, meta, bias.has_value());
   if (bias && !(operands.columns == meta.sizes.back())) bias = grown(ctx, *bias, {0}, kSmallestCopied);
@@ -238,21 +283,6 @@ TensorBox linear(Context& ctx, const TensorBox& x, const TensorBox& weight, bool
   auto [box, out] = product_result(ctx, meta, operands.columns);
   add_library_call(ctx, "linear", std::move(attributes), std::move(inputs), {out});
   return box;
-}
-
-/// y[B.., M, N] = a[B.., M, K] b as a sum of products, for what no library of the device takes, or none well. `b` may
-/// be one matrix for all of `a`.
-TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
-  const std::size_t rank = meta.sizes.size();
-  const Exprs over{a.sizes.back()};
-  Exprs left = ctx.graph.ivars(rank), right = ctx.graph.ivars(b.rank());
-  left[rank - 1] = right[b.rank() - 2] = ctx.graph.rvar(0);
-  right[b.rank() - 1] = ctx.graph.ivar(rank - 1);
-  const DType t = register_type(meta.dtype);
-  const TensorBox sum = reduction(
-      ctx, t, meta.sizes, over, ReductionKind::Sum,
-      element_at(ctx, a, left, meta.sizes, over).cast(t) * element_at(ctx, b, right, meta.sizes, over).cast(t));
-  return result(ctx, element(ctx, sum, meta.sizes), meta);
 }
 
 /// A batch of matrices: where it is nothing but a copy of what a GPU's library reads as well, rows or columns that
@@ -277,6 +307,7 @@ TensorBox matmul(Context& ctx, const TensorBox& a, const TensorBox& b, const sym
                  Attributes attributes = {}) {
   if ((is_integral(meta.dtype) || meta.dtype == DType::Bool) && !ctx.target().has(target::Feature::IntegerProducts))
     return product_by_kernel(ctx, a, b, meta);
+  if (makes_matrix(ctx, b, meta)) return product_by_kernel(ctx, a, b, meta);
   const std::size_t rank = meta.sizes.size();
   const auto terms = a.sizes.back().constant();
   if (ctx.target().has(target::Feature::ThreadGrids) && terms && *terms <= kFewTerms &&

@@ -47,8 +47,8 @@ bool reads_rows_in_place(const Node* n) {
 
 class Finder {
  public:
-  Finder(const fx::GraphModule& module, const IsLowered& is_lowered, std::int64_t min_work)
-      : module_(module), is_lowered_(is_lowered), min_work_(min_work) {}
+  Finder(const fx::GraphModule& module, const IsLowered& is_lowered, std::int64_t few_rows, std::int64_t min_work)
+      : module_(module), is_lowered_(is_lowered), few_rows_(few_rows), min_work_(min_work) {}
 
   std::vector<Node*> run() {
     find_constants();
@@ -73,12 +73,40 @@ class Finder {
       const bool leaves = std::any_of(n->users().begin(), n->users().end(),
                                       [&](const Node* u) { return !work_.contains(u) || is_view(u); });
       const std::int64_t bytes = *elements(n->meta.value) * static_cast<std::int64_t>(size_of(n->tensor().dtype));
-      if (!leaves || bytes > budget) continue;
+      if (!leaves || bytes > budget || is_made_by_products(n, bytes)) continue;
       budget -= bytes;
       saved += work->second;
       chosen_.push_back(n);
     }
     if (saved < min_work_) chosen_.clear();
+  }
+
+  /// Whether nothing but products of few rows reads a matrix, which is made of half as many bytes.
+  bool is_made_by_products(const Node* n, std::int64_t bytes) const {
+    if (n->tensor().rank() != 2 || !is_multiplied_by_few_rows(n)) return false;
+    std::unordered_set<const Node*> seen;
+    std::int64_t read = 0;
+    std::vector<const Node*> next{n};
+    while (!next.empty()) {
+      const Node* x = next.back();
+      next.pop_back();
+      if (!seen.insert(x).second) continue;
+      if (x->opcode == Opcode::GetAttr)
+        read += *elements(x->meta.value) * static_cast<std::int64_t>(size_of(x->tensor().dtype));
+      for (const ops::Value& arg : x->args) ops::for_each_node(arg, [&](const Node* y) { next.push_back(y); });
+    }
+    return 2 * read <= bytes;
+  }
+  bool is_multiplied_by_few_rows(const Node* n) const {
+    return std::ranges::all_of(n->users(), [&](const Node* user) {
+      if (user->is_call("aten.t.default") || user->is_call("aten.permute.default"))
+        return is_multiplied_by_few_rows(user);
+      const bool adds = user->is_call("aten.addmm.default");
+      if (!adds && !user->is_call("aten.mm.default") && !user->is_call("aten.linear.default")) return false;
+      const auto rows = user->tensor().numel().constant(), columns = user->tensor().sizes.back().constant();
+      return user->args[1 + adds] == ops::Value(const_cast<Node*>(n)) && rows && columns &&
+             *rows <= few_rows_ * *columns;
+    });
   }
 
   /// Whether a call gives the same tensor each time: it reads constants or nothing, draws nothing, its sizes are known,
@@ -114,7 +142,7 @@ class Finder {
 
   const fx::GraphModule& module_;
   const IsLowered& is_lowered_;
-  std::int64_t min_work_;
+  std::int64_t few_rows_, min_work_;
   std::unordered_map<const Node*, std::int64_t> work_;  // of nodes that are constant: elements computed for them
   std::unordered_set<const Node*> generated_;           // of those, the ones that no attribute went into
   std::vector<Node*> chosen_;
@@ -203,9 +231,9 @@ std::vector<Tensor> compute_on(const fx::GraphModule& module, std::span<Node* co
   return results_of(part, nodes, [&](fx::GraphModule& m) { return run(m, inputs); });
 }
 
-std::vector<Node*> constants_to_fold(const fx::GraphModule& module, const IsLowered& is_lowered,
+std::vector<Node*> constants_to_fold(const fx::GraphModule& module, const IsLowered& is_lowered, std::int64_t few_rows,
                                      std::int64_t min_work) {
-  return Finder(module, is_lowered, min_work).run();
+  return Finder(module, is_lowered, few_rows, min_work).run();
 }
 
 void fold_constants(fx::GraphModule& module, std::span<Node* const> nodes, std::span<const Tensor> values) {

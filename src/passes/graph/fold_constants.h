@@ -25,8 +25,10 @@ std::vector<Tensor> compute(const fx::GraphModule&, std::span<fx::Node* const>, 
 
 /// Values that follow from unwritten attributes (and from positions, masks and fills beside them), where folding them
 /// saves each call `min_work` elements of arithmetic in all (a compile of its own is not worth less) and the program
-/// does not grow by more than it holds. Views of attributes stay views, and rows of them at positions stay there.
-std::vector<fx::Node*> constants_to_fold(const fx::GraphModule&, const IsLowered&, std::int64_t min_work = 1 << 14);
+/// does not grow by more than it holds. Views of attributes stay views, and rows of them at positions stay there. So do
+/// matrices that products of up to `few_rows` rows make of half as many bytes (target::Costs::rows_by_made_matrix).
+std::vector<fx::Node*> constants_to_fold(const fx::GraphModule&, const IsLowered&, std::int64_t few_rows,
+                                         std::int64_t min_work = 1 << 14);
 /// Replaces those of them that something still reads by new attributes. Leaves what they were computed from to dead
 /// code elimination.
 void fold_constants(fx::GraphModule&, std::span<fx::Node* const>, std::span<const Tensor> values);

@@ -4,9 +4,10 @@
 
 namespace coil {
 
-void compute_known_values(fx::GraphModule& module, const IsLowered& is_lowered, const RunModule& run) {
+void compute_known_values(fx::GraphModule& module, const IsLowered& is_lowered, std::int64_t few_rows,
+                          const RunModule& run) {
   const std::vector<fx::Node*> masks = known_masks(module, is_lowered);
-  const std::vector<fx::Node*> constants = constants_to_fold(module, is_lowered);
+  const std::vector<fx::Node*> constants = constants_to_fold(module, is_lowered, few_rows);
   std::vector<fx::Node*> all = masks;
   all.insert(all.end(), constants.begin(), constants.end());
   if (all.empty()) return;
