@@ -119,6 +119,14 @@ FEW = [
         ("made", lambda x, w: F.linear(F.silu(x), w), (X[:7], matrix(24, 64))),
         ("norm", lambda x, a, w: F.linear(rms_norm(x, a), w), (X[:1], ROW, matrix(24, 64))),
         ("nothing_to_sum", F.linear, (matrix(2, 0), matrix(8, 0))),
+        ("dense_rows", torch.matmul, (matrix(1, 72), matrix(72, 136))),
+        ("dense_rows_clusters", torch.matmul, (matrix(5, 3000), matrix(3000, 24))),
+        ("dense_rows_short_sum", torch.matmul, (matrix(8, 8), matrix(8, 200))),
+        ("dense_rows_half", torch.matmul, (matrix(13, 520, dtype=HALF), matrix(520, 72, dtype=HALF))),
+        ("dense_rows_two", lambda x, w: F.gelu(x @ w), (matrix(2, 8, 264), matrix(264, 8))),
+        ("dense_rows_bias", torch.addmm, (matrix(72), matrix(16, 264), matrix(264, 72))),
+        ("weights_by_values", torch.matmul, (matrix(2, 3, 1, 256), matrix(2, 3, 256, 64))),
+        ("dense_rows_made", lambda x, w: F.silu(x) @ w, (X[:7], matrix(64, 24))),
         ("nan", F.linear, (matrix(2, 64) * float("nan"), matrix(24, 64))),
     ]
 ]

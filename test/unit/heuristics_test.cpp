@@ -374,6 +374,8 @@ TEST(ProductConfigs, FewRowsShareTheirSumsBetweenAsManyBlocksAsFillTheMachine) {
   facts.most_rows = 12;
   EXPECT_EQ(product_config(facts, costs).rows, 16);
   facts.along = false;
+  EXPECT_EQ(product_config(facts, costs).tile, 64);
+  facts.made = true;
   EXPECT_FALSE(is_thin(product_config(facts, costs)));
 }
 

@@ -66,6 +66,7 @@ LaunchConfig ProductKernel::config() const {
                          .along = along(),
                          .warpgroups = target_.has(target::Feature::Warpgroups),
                          .mapped = has_maps(),
+                         .made = !pre_.empty(),
                          .depth = std::max<std::int64_t>(1, env.hint_or(depth(), 1024)),
                          .most_rows = most_rows <= kMostThinRows ? std::max<std::int64_t>(1, most_rows) : 0},
                         target_.costs);

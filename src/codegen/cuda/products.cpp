@@ -43,8 +43,11 @@ class BlockedProduct : public ProductKernel {
     if (!is_thin(config))
       return fmt::format("c_blocked_product<{}, {}, {}, {}, {}>((u16*)shared, tile", is_bf16(), along(), config.rows,
                          config.tile, config.unroll);
-    return fmt::format("c_thin_product<{}, {}, {}, {}, {}, {}>(shared, tile, {}", is_bf16(), config.threads / 32,
-                       config.tile / 16, config.rows / 8, config.unroll, config.cluster,
+    const int turns = config.rows / 8;
+    const std::string piece = along() ? fmt::format("c_thin_along<{}, {}>", config.tile / 16, turns)
+                                      : fmt::format("c_thin_across<{}>", turns);
+    return fmt::format("c_thin_product<{}, {}, {}, {}, {}, {}>(shared, tile, {}", is_bf16(), piece, config.threads / 32,
+                       turns, config.unroll, config.cluster,
                        config.cluster > 1 ? fmt::format("blockIdx.x % {}", config.cluster) : "0");
   }
 

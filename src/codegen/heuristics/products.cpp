@@ -59,18 +59,23 @@ LaunchConfig streamed_config(const ProductFacts& f, const target::Costs& costs) 
           .shared_bytes = kAround + stages * (stage + kBarriers)};
 }
 
-// Where rows are few: threads of a warp have pieces of 32 elements of 16 columns.
-constexpr int kThinPiece = 32, kThinColumns = 16, kThinRows = 8;
+// Where rows are few: what a warp has of a matrix at one time, elements of a sum by columns, as they lie.
+struct ThinPiece {
+  int depth, columns;
+};
+constexpr ThinPiece kThinAlong{32, 16}, kThinAcross{16, 64};
+constexpr int kThinRows = 8;
 
 /// How many warps share a sum, of how many blocks, is a matter of how many pieces it has; that all multiprocessors have
 /// something to read, of how many columns there are. The numbers are those that were fastest on an H200, of sums of 768
 /// to 14,336 by 768 to 32,000 columns.
 LaunchConfig thin_config(const ProductFacts& f, const target::Costs& costs) {
   const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const std::int64_t blocks = ceil_div(f.columns, kThinColumns) * f.matrices, pieces = ceil_div(f.depth, kThinPiece);
+  const ThinPiece& piece = f.along ? kThinAlong : kThinAcross;
+  const std::int64_t blocks = ceil_div(f.columns, piece.columns) * f.matrices, pieces = ceil_div(f.depth, piece.depth);
   int rows = kThinRows;
   while (rows < f.most_rows) rows *= 2;
-  const bool wide = blocks >= 4 * costs.multiprocessors;
+  const bool wide = f.along && blocks >= 4 * costs.multiprocessors;
   int warps = wide || pieces < 64 ? 8 : 16, cluster = 1;
   while (cluster < std::min(4, costs.blocks_of_cluster) && blocks * cluster < costs.multiprocessors &&
          pieces >= std::int64_t{6} * cluster * 8) {
@@ -78,7 +83,7 @@ LaunchConfig thin_config(const ProductFacts& f, const target::Costs& costs) {
     warps = 8;
   }
   const std::int64_t each = ceil_div(pieces, std::int64_t{warps} * cluster);
-  const int most = wide || warps == 16 ? 2 : 4, columns = wide ? 2 * kThinColumns : kThinColumns;
+  const int most = wide || warps == 16 ? 2 : 4, columns = wide ? 2 * piece.columns : piece.columns;
   return {.threads = 32 * warps,
           .unroll = static_cast<int>(std::clamp<std::int64_t>(each, 1, most)),
           .rows = rows,
@@ -94,7 +99,7 @@ bool is_streamed(const LaunchConfig& config) { return config.threads == kStreamT
 bool is_thin(const LaunchConfig& config) { return config.rows <= kMostThinRows; }
 
 LaunchConfig product_config(const ProductFacts& f, const target::Costs& costs) {
-  if (f.along && f.most_rows > 0 && f.most_rows <= kMostThinRows) return thin_config(f, costs);
+  if (f.most_rows > 0 && f.most_rows <= kMostThinRows && (f.along || !f.made)) return thin_config(f, costs);
   // Few rows for a matrix leave most of a tall block idle.
   const int rows = f.rows / std::max<std::int64_t>(1, f.matrices) <= 64 ? 64 : 128;
   const std::int64_t of_rows = std::int64_t{rows} * (kPiece + kBetween),

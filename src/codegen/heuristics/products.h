@@ -11,6 +11,7 @@ struct ProductFacts {
   bool along = false;                                ///< what is summed over lies side by side in the matrices
   bool warpgroups = false;                           ///< four warps multiply what lies in shared memory (sm_90a)
   bool mapped = false;                               ///< the copy engine can fetch tiles of these operands
+  bool made = false;                                 ///< the kernel computes the first operand itself
   std::int64_t depth = 1;                            ///< elements of a sum
   std::int64_t most_rows = 0;                        ///< of a matrix, where they are few; 0: they may be many
 };

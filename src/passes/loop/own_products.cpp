@@ -34,8 +34,9 @@ ir::BufferView with_rank(ir::BufferView v, std::size_t rank) {
   return v;
 }
 
-// Rows of a product that a multiplication of the units takes, and elements of the matrix up to which twice as many pay.
-constexpr std::int64_t kRowsOfOneUnit = 8, kMostOfTwiceAsMany = std::int64_t{3} << 23;
+// Rows of a product that a multiplication of the units takes, elements of the matrix up to which twice as many pay, and
+// those that each of several matrices has at least: a block is much for one of fewer.
+constexpr std::int64_t kRowsOfOneUnit = 8, kMostOfTwiceAsMany = std::int64_t{3} << 23, kFewestOfMatrix = 1 << 14;
 
 bool is_narrow(DType t) { return t == DType::BF16 || t == DType::F16; }
 
@@ -82,14 +83,14 @@ std::optional<ir::Extern> as_own_product(const ir::Graph& graph, const ir::Opera
 bool gains_as_few_rows(const ir::Graph& graph, const ir::Extern& own) {
   const ir::BufferView &a = own.inputs[0], &b = own.inputs[1];
   const std::size_t rank = b.sizes.size();
-  if (!b.strides[rank - 2].is_constant(1)) return false;
-  sym::Expr rows = 1;
+  sym::Expr rows = 1, matrices = 1;
   for (std::size_t d = 0; d + 1 < rank; ++d)
-    if (d + 2 == rank || b.strides[d].is_constant(0)) rows *= a.sizes[d];
+    (d + 2 == rank || b.strides[d].is_constant(0) ? rows : matrices) *= a.sizes[d];
   const sym::ShapeEnv& env = *graph.env_ptr();
+  const sym::Expr elements = b.sizes[rank - 2] * b.sizes[rank - 1];
+  if (!matrices.is_constant(1) && !env.statically_known_le(kFewestOfMatrix, elements)) return false;
   if (env.statically_known_le(rows, kRowsOfOneUnit)) return true;
-  return env.statically_known_le(rows, 2 * kRowsOfOneUnit) &&
-         env.statically_known_le(b.sizes[rank - 2] * b.sizes[rank - 1], kMostOfTwiceAsMany);
+  return env.statically_known_le(rows, 2 * kRowsOfOneUnit) && env.statically_known_le(elements, kMostOfTwiceAsMany);
 }
 
 void take_own_products(ir::Graph& graph, const PartsOfProduct& parts) {
