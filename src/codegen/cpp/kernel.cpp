@@ -43,6 +43,7 @@ Kernel Printer::print() {
   decode_point();
   if (outer_vector() && !strip_) {
     gather_rows();
+    if (!nest_.tiled) name_steady_reads();
     vector_loop(nest_.outer.back(), "v0", "v1", [&] { tile_loop(); });
   } else {
     levels();
@@ -190,6 +191,29 @@ void Printer::decode_point() {
   for (std::size_t k = 0; k < nest_.inner.size(); ++k)
     if (nest_.shared != k) point_elements_ *= std::max<std::int64_t>(1, env().hint_or(nest_.inner[k].size, 64));
   if (nest_.partition) extent_ = nest_.partition->places;
+}
+
+void Printer::name_steady_reads() {
+  std::vector<Scalar> roots;
+  for (const Statement& s : nest_.statements) {
+    roots.push_back(s.body);
+    roots.insert(roots.end(), s.indirect.begin(), s.indirect.end());
+  }
+  std::vector<sym::Expr> moving{nest_.outer.back().var};
+  for (const LoopDim& d : nest_.inner) moving.push_back(d.var);
+  std::set<Scalar> steady;
+  for (Scalar n : ir::topological(roots)) {
+    const bool reads = ir::is_load(n),
+               written = reads && std::ranges::any_of(nest_.statements,
+                                                      [&](const Statement& s) { return s.op->outs[0] == n->buffer; });
+    const bool moves = std::ranges::any_of(
+        n->index, [&](Expr e) { return std::ranges::any_of(moving, [&](Expr v) { return sym::contains(e, v); }); });
+    if (written || moves || n->mask || n->op == ScalarOp::Random ||
+        !std::ranges::all_of(n->args, [&](Scalar a) { return steady.contains(a); }))
+      continue;
+    steady.insert(n);
+    if (reads || n->op == ScalarOp::CheckIndex) name(n);
+  }
 }
 
 void Printer::levels() {
