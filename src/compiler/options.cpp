@@ -61,8 +61,8 @@ const Row kRows[] = {
      "for those that max_autotune measures to be faster in Triton"},
     {"cuda.products", &Settings::cuda_products, "library|own|auto",
      "what multiplies matrices in 16 bits: the library, or kernels of Coil's own, which also do what follows; auto: "
-     "the "
-     "library, but for products that max_autotune measures to be faster by a kernel"},
+     "the library, but for products of few rows, and with max_autotune for those that are measured to be faster by a "
+     "kernel"},
     {"cuda.python", &Settings::cuda_python, "PATH",
      "the Python that has Triton; the first python3 or python in PATH by default"},
     {"cuda.emulate", &Settings::emulated_gpu, "true|false",

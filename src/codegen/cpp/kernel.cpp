@@ -43,7 +43,7 @@ Kernel Printer::print() {
   decode_point();
   if (outer_vector() && !strip_) {
     gather_rows();
-    if (!nest_.tiled) name_steady_reads();
+    if (!nest_.tiled && !nest_.shared && !nest_.partition) name_steady_reads();
     vector_loop(nest_.outer.back(), "v0", "v1", [&] { tile_loop(); });
   } else {
     levels();
