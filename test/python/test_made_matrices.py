@@ -57,6 +57,27 @@ def explained(tmp_path, module, x):
     return coil_ok("explain", tmp_path / "m.pt2").stdout
 
 
+class TwoInAByte(nn.Module):
+    """Weights of four bits, with a factor for each 32 of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", whole_numbers(torch.uint8, 40, 64))
+        self.register_buffer("scale", torch.rand(40, 4) / 64)
+
+    def forward(self, x):
+        low, high = ((part.to(torch.int8) - 8).to(x.dtype) for part in (self.weight & 15, self.weight >> 4))
+        groups = torch.stack([low, high], -1).reshape(40, 4, 32) * self.scale[..., None]
+        return F.linear(x, groups.reshape(40, 128))
+
+
+@pytest.mark.parametrize("settings", [(), ("cuda.emulate=true",)])
+def test_two_in_a_byte(settings):
+    torch.manual_seed(1)
+    check(TwoInAByte(), (torch.randn(1, 128),), tolerance=1e-5, settings=settings)
+    check(Quantized("layer", torch.int8), (torch.randn(2, 136),), tolerance=1e-5, settings=settings)
+
+
 @pytest.mark.cpu("how many rows are few depends on the target")
 @pytest.mark.parametrize("kind", KINDS)
 def test_few_rows_read_the_weight_as_it_is(tmp_path, kind):

@@ -39,8 +39,12 @@ TensorBox as_selection(Context& ctx, const std::vector<TensorBox>& parts, std::s
                                     : k == 0              ? sym::lt(i, end)
                                                           : sym::logical_and(sym::ge(i, start), sym::lt(i, end)));
     Exprs index = ctx.graph.ivars(meta.rank());
-    index[dim] = i - start;
-    Element part = element_at(ctx, parts[k], index, meta.sizes, {}, inside).cast(register_type(meta.dtype));
+    // A part of one element has it at every place, so that what several parts are made of is read once.
+    const bool one = parts[k].sizes[dim].is_constant(1);
+    index[dim] = one ? Expr(0) : i - start;
+    Element part =
+        one ? element_at(ctx, parts[k], index, meta.sizes) : element_at(ctx, parts[k], index, meta.sizes, {}, inside);
+    part = part.cast(register_type(meta.dtype));
     chosen = chosen.scalar ? where(condition(ctx, sym::lt(i, end)), part, chosen) : part;
     end = start;
   }

@@ -231,8 +231,14 @@ TensorBox product_by_kernel(Context& ctx, const TensorBox& a, const TensorBox& b
   return result(ctx, element(ctx, sum, meta.sizes), meta);
 }
 
+bool has_division(Expr e) {
+  return e.kind() == sym::Kind::Mod || e.kind() == sym::Kind::FloorDiv ||
+         std::ranges::any_of(e.operands(), has_division);
+}
+
 /// Whether a product of few rows makes the elements of `b` itself: quantized weights, for one, are read as they lie,
-/// which takes half the time that it takes to read what is made of them, or less.
+/// which takes half the time that it takes to read what is made of them, or less. Several of them in a byte are
+/// unpacked in memory: vectors of the sum would read them with gaps.
 bool makes_matrix(Context& ctx, const TensorBox& b, const sym::TensorMeta& meta) {
   constexpr std::uint32_t kMostOperations = 24;
   if (b.rank() != 2 || b.storage->realized() || !is_floating(meta.dtype)) return false;
@@ -242,14 +248,22 @@ bool makes_matrix(Context& ctx, const TensorBox& b, const sym::TensorMeta& meta)
   const auto bytes = [&](const Exprs& sizes, DType t) {
     return env.hint_or(sym::product(sizes), 0) * static_cast<std::int64_t>(size_of(t));
   };
+  const std::int64_t made = bytes(b.sizes, b.dtype());
   std::set<ir::BufferId> seen;
   std::int64_t read = 0;
-  for (Scalar load : ir::loads(b.storage->body)) {
-    if (!load->args.empty() || load->mask || !seen.insert(load->buffer).second) continue;
-    const ir::Layout& from = ctx.graph.buffer(load->buffer).layout;
-    read += bytes(from.sizes, from.dtype);
+  for (Scalar n : ir::topological({&b.storage->body, 1})) {
+    std::int64_t each = 0;
+    if (ir::is_load(n)) {
+      const ir::Layout& from = ctx.graph.buffer(n->buffer).layout;
+      each = bytes(from.sizes, from.dtype);
+      if (n->mask || !n->args.empty()) return false;
+      if (seen.insert(n->buffer).second) read += each;
+    }
+    // A factor for each group of elements may be read so.
+    const bool small = ir::is_load(n) && 16 * each <= made;
+    if (!small && std::ranges::any_of(n->index, has_division)) return false;
   }
-  return read > 0 && 2 * read <= bytes(b.sizes, b.dtype());
+  return read > 0 && 2 * read <= made;
 }
 
 /// y[.., N] = x[.., K] weight + bias. `weight` is [N, K], or [K, N] when `transposed`.
