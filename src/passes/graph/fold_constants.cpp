@@ -81,11 +81,12 @@ class Finder {
     if (saved < min_work_) chosen_.clear();
   }
 
-  /// Whether nothing but products of few rows reads a matrix, which is made of half as many bytes.
+  /// Whether nothing but products of few rows reads a matrix, which is made element by element of half as many bytes.
   bool is_made_by_products(const Node* n, std::int64_t bytes) const {
     if (n->tensor().rank() != 2 || !is_multiplied_by_few_rows(n)) return false;
     std::unordered_set<const Node*> seen;
     std::int64_t read = 0;
+    bool by_elements = true;
     std::vector<const Node*> next{n};
     while (!next.empty()) {
       const Node* x = next.back();
@@ -93,9 +94,17 @@ class Finder {
       if (!seen.insert(x).second) continue;
       if (x->opcode == Opcode::GetAttr)
         read += *elements(x->meta.value) * static_cast<std::int64_t>(size_of(x->tensor().dtype));
+      else
+        by_elements = by_elements && (is_view(x) || is_rescaling(x));
       for (const ops::Value& arg : x->args) ops::for_each_node(arg, [&](const Node* y) { next.push_back(y); });
     }
-    return 2 * read <= bytes;
+    return by_elements && 2 * read <= bytes;
+  }
+  static bool is_rescaling(const Node* n) {
+    constexpr std::string_view kTargets[] = {
+        "aten._to_copy.default", "aten.to.dtype",   "aten.mul.Tensor",    "aten.div.Tensor",          "aten.sub.Tensor",
+        "aten.add.Tensor",       "aten.mul.Scalar", "aten.clone.default", "aten._unsafe_view.default"};
+    return std::ranges::find(kTargets, n->target) != std::end(kTargets);
   }
   bool is_multiplied_by_few_rows(const Node* n) const {
     return std::ranges::all_of(n->users(), [&](const Node* user) {
@@ -103,9 +112,9 @@ class Finder {
         return is_multiplied_by_few_rows(user);
       const bool adds = user->is_call("aten.addmm.default");
       if (!adds && !user->is_call("aten.mm.default") && !user->is_call("aten.linear.default")) return false;
+      const Node* const* matrix = user->args[1 + adds].get_if<Node*>();
       const auto rows = user->tensor().numel().constant(), columns = user->tensor().sizes.back().constant();
-      return user->args[1 + adds] == ops::Value(const_cast<Node*>(n)) && rows && columns &&
-             *rows <= few_rows_ * *columns;
+      return matrix && *matrix == n && rows && columns && *rows <= few_rows_ * *columns;
     });
   }
 
