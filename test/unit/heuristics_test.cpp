@@ -375,6 +375,9 @@ TEST(ProductConfigs, FewRowsShareTheirSumsBetweenAsManyBlocksAsFillTheMachine) {
   EXPECT_EQ(product_config(facts, costs).rows, 16);
   facts.along = false;
   EXPECT_EQ(product_config(facts, costs).tile, 64);
+  facts.matrices = 256, facts.columns = 1024, facts.depth = 64, facts.along = true;  // many short sums
+  EXPECT_EQ(product_config(facts, costs).threads, 64);
+  facts.along = false;
   facts.made = true;
   EXPECT_FALSE(is_thin(product_config(facts, costs)));
 }

@@ -87,8 +87,14 @@ void ProductKernel::read_dimensions() {
     Dim dim{tensors_.back().sizes[d], {}};
     for (std::size_t t = 0; t < tensors_.size(); ++t) dim.strides.push_back(stride(t, d, d + 2 == rank));
     if (dim.size.is_constant(1) && d + 2 < rank) continue;
-    while (!batch_.empty() && merges(batch_.back(), dim)) {
-      dim.size = graph_.env().simplify(batch_.back().size * dim.size);
+    while (!batch_.empty()) {
+      const Dim& outer = batch_.back();
+      if (dim.size.is_constant(1) && outer.strides[1].is_constant(0))
+        dim = outer;  // one row of each of several: rows of one matrix
+      else if (merges(outer, dim))
+        dim.size = graph_.env().simplify(outer.size * dim.size);
+      else
+        break;
       batch_.pop_back();
     }
     batch_.push_back(std::move(dim));

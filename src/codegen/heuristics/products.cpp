@@ -77,6 +77,7 @@ LaunchConfig thin_config(const ProductFacts& f, const target::Costs& costs) {
   while (rows < f.most_rows) rows *= 2;
   const bool wide = f.along && blocks >= 4 * costs.multiprocessors;
   int warps = wide || pieces < 64 ? 8 : 16, cluster = 1;
+  while (warps / 2 >= pieces && warps > 1) warps /= 2;
   while (cluster < std::min(4, costs.blocks_of_cluster) && blocks * cluster < costs.multiprocessors &&
          pieces >= std::int64_t{6} * cluster * 8) {
     cluster *= 2;
