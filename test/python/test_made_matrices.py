@@ -89,6 +89,14 @@ def test_few_rows_read_the_weight_as_it_is(tmp_path, kind):
 
 
 @pytest.mark.cpu("how many rows are few depends on the target")
+def test_a_row_is_the_same_in_every_batch(tmp_path):
+    """Where that is asked for, no product of few rows is another kernel's than one of many."""
+    export(Quantized("layer", torch.int8, columns=256, summed=512), (torch.randn(1, 512),), tmp_path / "m.pt2")
+    told = coil_ok("explain", tmp_path / "m.pt2", "--set", "deterministic=batch").stdout
+    assert "0 library calls" not in told
+
+
+@pytest.mark.cpu("how many rows are few depends on the target")
 def test_weights_of_several_products_are_made_by_all(tmp_path):
     class Two(nn.Module):
         def __init__(self):

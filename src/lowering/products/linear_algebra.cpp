@@ -241,7 +241,7 @@ bool has_division(Expr e) {
 /// unpacked in memory: vectors of the sum would read them with gaps.
 bool makes_matrix(Context& ctx, const TensorBox& b, const sym::TensorMeta& meta) {
   constexpr std::uint32_t kMostOperations = 24;
-  if (b.rank() != 2 || b.storage->realized() || !is_floating(meta.dtype)) return false;
+  if (ctx.options.batch_invariant || b.rank() != 2 || b.storage->realized() || !is_floating(meta.dtype)) return false;
   const auto& env = ctx.graph.env();
   const auto rows = sym::product(std::span(meta.sizes).first(meta.sizes.size() - 1)).constant();
   if (!rows || *rows > ctx.target().costs.rows_by_made_matrix || b.storage->body->ops > kMostOperations) return false;

@@ -100,7 +100,8 @@ inline constexpr GraphPass kFoldConstants{
     "What depends on weights alone, or on weights, positions and fills, is computed now, and attention masks of known "
     "values are said by name.",
     [](fx::GraphModule& module, const GraphContext& given) {
-      compute_known_values(module, given.is_lowered, given.target.costs.rows_by_made_matrix, given.run);
+      const std::int64_t few_rows = given.settings.batch_invariant ? 0 : given.target.costs.rows_by_made_matrix;
+      compute_known_values(module, given.is_lowered, few_rows, given.run);
     },
     folds_constants};
 inline constexpr GraphPass kFindDevices{"find-devices",
