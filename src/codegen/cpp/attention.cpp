@@ -72,7 +72,7 @@ std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& sp
   const bool pairs = spec.dtype == DType::BF16 && lanes == 16 &&
                      toolchain.isa.find("avx512bf16") != std::string::npos && spec.head_dim % 2 == 0;
   const int tile = lanes == 16 ? 8 : 6;
-  auto up = [&](int n) { return (n + lanes - 1) / lanes * lanes; };
+  const auto up = [&](int n) { return whole_vectors(n, toolchain); };
   // A block of keys: k and v packed take at most 256 KiB, and there are at least 32.
   const int steps = pairs ? spec.head_dim / 2 : spec.head_dim;
   const int bytes = 4 * (steps + (pairs ? up(spec.value_dim) / 2 : up(spec.value_dim)));

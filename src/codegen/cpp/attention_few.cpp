@@ -9,14 +9,12 @@ namespace {
 
 constexpr int kBlockKeys = 64;
 
-int whole_vectors(int dims, int lanes) { return (dims + lanes - 1) / lanes * lanes; }
-
 }  // namespace
 
 int attention_few_rows(const Toolchain& toolchain, const AttentionSpec& spec, long rows) {
   // The sums of a block are in registers, of which half or more are for them.
   const int registers = toolchain.lanes == 16 ? 16 : 8,
-            of_row = whole_vectors(spec.value_dim, toolchain.lanes) / toolchain.lanes;
+            of_row = whole_vectors(spec.value_dim, toolchain) / toolchain.lanes;
   const long most = std::clamp(registers / of_row, 1, 4), turns = (rows + most - 1) / most;
   return static_cast<int>(std::max(1L, (rows + turns - 1) / std::max(1L, turns)));
 }
@@ -25,8 +23,8 @@ std::string attention_few_kernel(const Toolchain& toolchain, const AttentionSpec
                                  std::string_view symbol) {
   device::Values values = attention_values(toolchain, spec, symbol, false);
   values.merge(device::Values{
-      {"$DP", std::to_string(whole_vectors(spec.head_dim, toolchain.lanes))},
-      {"$VP", std::to_string(whole_vectors(spec.value_dim, toolchain.lanes))},
+      {"$DP", std::to_string(whole_vectors(spec.head_dim, toolchain))},
+      {"$VP", std::to_string(whole_vectors(spec.value_dim, toolchain))},
       {"$BK", std::to_string(kBlockKeys)},
       {"$R", std::to_string(attention_few_rows(toolchain, spec, rows))},
       {"$names;", attention_scalar_names()},

@@ -82,6 +82,10 @@ device::Values attention_values(const Toolchain& toolchain, const AttentionSpec&
   return values;
 }
 
+int whole_vectors(int dims, const Toolchain& toolchain) {
+  return (dims + toolchain.lanes - 1) / toolchain.lanes * toolchain.lanes;
+}
+
 std::string attention_scalar_names() { return std::string(kScalarNames); }
 
 std::string attention_text(std::string_view file, const device::Values& values) {

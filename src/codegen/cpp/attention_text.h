@@ -12,6 +12,9 @@ namespace coil::codegen {
 /// and the mask. `pairs`: elements are two bf16 side by side.
 device::Values attention_values(const Toolchain&, const AttentionSpec&, std::string_view symbol, bool pairs);
 
+/// Dims up to the end of the last of the vectors that hold them.
+int whole_vectors(int dims, const Toolchain&);
+
 /// The names of AttentionScalar, in a kernel's functions.
 std::string attention_scalar_names();
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "support/ceil_div.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -16,8 +17,6 @@ constexpr std::int64_t kElementBytes = 2;   // of an element
 constexpr std::int64_t kHeldWords = 112;    // registers of a thread for weights, or for sums of their gradient
 constexpr std::int64_t kNearChannels = 64;  // that a block reads side by side
 constexpr std::int64_t kMostWarps = 12, kFewWarps = 4;
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 std::int64_t pieces(const Facts& f) { return f.window[0] * f.window[1] * (f.in / kEight); }
 

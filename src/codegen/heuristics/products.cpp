@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "support/ceil_div.h"
+
 namespace coil::codegen {
 namespace {
 
@@ -32,7 +34,6 @@ constexpr StreamShape kStreamShapes[] = {{256, 2}, {192, 2}, {128, 2}, {256, 1},
 
 /// What all tiles take, by what a multiprocessor multiplies, reads from the cache and writes.
 double seconds_of(const StreamShape& s, const ProductFacts& f, const target::Costs& costs) {
-  const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   const auto each = static_cast<double>(costs.multiprocessors);
   const std::int64_t rows_each = ceil_div(f.rows, std::max<std::int64_t>(1, f.matrices)),
                      tiles = ceil_div(rows_each, std::int64_t{kStreamRows} * s.cluster) * f.matrices *
@@ -70,7 +71,6 @@ constexpr int kThinRows = 8;
 /// something to read, of how many columns there are. The numbers are those that were fastest on an H200, of sums of 768
 /// to 14,336 by 768 to 32,000 columns.
 LaunchConfig thin_config(const ProductFacts& f, const target::Costs& costs) {
-  const auto ceil_div = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
   const ThinPiece& piece = f.along ? kThinAlong : kThinAcross;
   const std::int64_t blocks = ceil_div(f.columns, piece.columns) * f.matrices, pieces = ceil_div(f.depth, piece.depth);
   int rows = kThinRows;

@@ -86,7 +86,6 @@ COIL_PART void $s_pack_v(const $s_e* v, long stride, long dim_stride, long keys,
 #endif
 #if $mask
 // The mask of L queries and the block's keys, as numbers to add, transposed.
-typedef $me $s_me __attribute__((may_alias));
 COIL_PART void $s_pack_mask(const $s_me* m, long stride, long key_stride, long rows, long keys, f32* out,
                             long out_stride) {
   for (long j = 0; j < keys; j += COIL_L) {
@@ -94,12 +93,7 @@ COIL_PART void $s_pack_mask(const $s_me* m, long stride, long key_stride, long r
     f32v x[COIL_L];
     for (long r = 0; r < COIL_L; r++) {
       const $s_me* p = m + r * stride + j * key_stride;
-      x[r] = r >= rows ? f32v{} : key_stride == 1 ? $mask_vector : f32v{};
-      if (r < rows && key_stride != 1) {
-        f32 one[COIL_L] = {};
-        for (long i = 0; i < n; i++) one[i] = $mask_strided;
-        x[r] = c_load_f32v(one);
-      }
+      x[r] = r < rows ? $s_mask(p, key_stride, n) : f32v{};
     }
     $s_transpose(x, out + j * out_stride, out_stride);
   }

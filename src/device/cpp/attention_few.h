@@ -12,16 +12,6 @@
 COIL_FN f32v $s_dims(const $s_e* p, long d, long dims) {
   return dims - d >= COIL_L ? c_load_$dv(p + d) : c_loadn_$dv(p + d, dims - d);
 }
-#if $mask
-typedef $me $s_me __attribute__((may_alias));
-// The mask of `n` keys, as numbers to add.
-COIL_FN f32v $s_mask_of(const $s_me* p, long key_stride, long n) {
-  if (key_stride == 1) return $mask_vector;
-  f32 one[COIL_L] = {};
-  for (long i = 0; i < n; i++) one[i] = $mask_strided;
-  return c_load_f32v(one);
-}
-#endif
 struct $s_rows {
   f32 q[$R * $DP] __attribute__((aligned(64)));
   f32 o[$R * $VP] __attribute__((aligned(64)));
@@ -62,7 +52,7 @@ COIL_PART void $s_weigh($s_rows& b, int r, const long* z, long k0, long nk) {
     const long n = nk - i < COIL_L ? nk - i : COIL_L;
     f32v x = c_load_f32v(s + i);
 #if $mask
-    x = x + $s_mask_of((const $s_me*)b.mask[r] + (k0 + i) * z[MaskKeyStride], z[MaskKeyStride], n);
+    x = x + $s_mask((const $s_me*)b.mask[r] + (k0 + i) * z[MaskKeyStride], z[MaskKeyStride], n);
 #endif
     if (n < COIL_L) x = c_pick(c_iota_i32v(0) < (i32)n, x, c_splat_f32v(-__builtin_inff()));
     c_store_f32(s + i, x);

@@ -76,16 +76,6 @@ COIL_PART void $s_add_rows(const f32* p, long p_stride, long rows, long dims, $s
         for (long e = 0; e < n; e++) at[e * dim_stride] = first ? row[e] : at[e * dim_stride] + row[e];
     }
 }
-#if $mask
-typedef $me $s_me __attribute__((may_alias));
-// What is added to the scores of a query and a vector of keys, `n` of them.
-COIL_FN f32v $s_mask(const $s_me* p, long key_stride, long n) {
-  if (key_stride == 1) return $mask_vector;
-  f32 one[COIL_L] = {};
-  for (long i = 0; i < n; i++) one[i] = $mask_strided;
-  return c_load_f32v(one);
-}
-#endif
 // A head of keys and values, of which a block is packed, and what is added up for it.
 struct $s_keys {
   f32 k[($BK)*$DS] __attribute__((aligned(64)));  // rows

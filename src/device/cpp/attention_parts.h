@@ -66,6 +66,16 @@ COIL_PART void $s_transpose(f32v* x, f32* out, long stride) {
 #else
 COIL_PART void $s_transpose(f32v* in, f32* out, long stride) { $transpose; }
 #endif
+#if $mask
+typedef $me $s_me __attribute__((may_alias));
+// What is added to the scores of a query and a vector of keys, `n` of them.
+COIL_FN f32v $s_mask(const $s_me* p, long key_stride, long n) {
+  if (key_stride == 1) return $mask_vector;
+  f32 one[COIL_L] = {};
+  for (long i = 0; i < n; i++) one[i] = $mask_strided;
+  return c_load_f32v(one);
+}
+#endif
 // Up to L rows of `dims` elements, transposed: out[t * out_stride + row]. Lanes without a row are zeros.
 #if $pairs
 COIL_PART void $s_pack_lanes(const $s_e* q, long stride, long dim_stride, long rows, long dims, u32* out,

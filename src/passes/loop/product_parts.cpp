@@ -4,6 +4,7 @@
 
 #include "ir/relayout.h"
 #include "library_ops/products.h"
+#include "support/ceil_div.h"
 
 namespace coil {
 namespace {
@@ -18,8 +19,6 @@ constexpr std::int64_t kBlocksOfMultiprocessor = 2;
 constexpr std::int64_t kLeastDepth = 256;  // of a part: less is done before its first operands have come
 constexpr std::int64_t kPiece = 64;        // elements that a block fetches at once
 constexpr std::int64_t kMostParts = 32;    // which are added up one after the other
-
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 /// The most parts up to `wanted` that are whole pieces.
 std::int64_t whole_parts(std::int64_t depth, std::int64_t wanted) {

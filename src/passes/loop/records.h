@@ -76,8 +76,8 @@ inline constexpr LoopPass kTakeOwnProducts{
       });
     },
     [](const target::Target& target, const Settings& settings) {
-      return target.has(target::Feature::BlockedProducts) && settings.cuda_products != "library" &&
-             (settings.cuda_products == "own" || !settings.max_autotune);
+      const bool few = settings.cuda_products == "auto" && !settings.max_autotune;
+      return target.has(target::Feature::BlockedProducts) && (few || settings.cuda_products == "own");
     }};
 inline constexpr LoopPass kFusePostOps{
     "fuse-post-ops", "Activations, additions and scales behind a product or convolution go into the library call.",
