@@ -675,5 +675,5 @@ MODELS = {
     ),
     # Written in zoo_later_models.py, in the same way
     **later.MODELS,
-    **zoo_decoding.STEPS,
+    **zoo_decoding.ENTRIES,
 }

@@ -20,6 +20,8 @@ CASES = {
     "nothing_in_the_middle": (5, 8, 16, [1, 2, 2, 5]),
     "long_runs": (300, 96, 264, [10, 10, 300]),
     "more_runs_than_lanes": (40, 72, 128, list(range(1, 41))),
+    "few_rows_of_long_sums": (20, 1032, 72, [0, 13, 13, 14, 16, 19]),
+    "some_rows_of_each": (60, 520, 72, [1, 2, 30, 31, 31, 40, 41, 57]),
     "no_rows": (0, 16, 8, [0, 0]),
     "only_rows_of_none": (9, 16, 8, [0, 0]),
 }

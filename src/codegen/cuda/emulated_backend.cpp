@@ -8,9 +8,9 @@ namespace coil::codegen {
 namespace {
 
 /// What a kernel whose threads wait for each other calls, by how it begins.
-constexpr std::string_view kWaiting[] = {
-    "c_sync",   "c_reduce_warp", "c_scan_warp", "c_lane_",   "c_sort<",       "c_merge<",          "c_digit_",
-    "c_radix_", "c_attention",   "c_product(",  "c_grouped", "c_convolution", "c_blocked_product", "c_thin_product"};
+constexpr std::string_view kWaiting[] = {"c_sync",    "c_reduce_warp", "c_scan_warp",       "c_lane_",     "c_sort<",
+                                         "c_merge<",  "c_digit_",      "c_radix_",          "c_attention", "c_product(",
+                                         "c_grouped", "c_convolution", "c_blocked_product", "c_thin_"};
 
 }  // namespace
 

@@ -4,13 +4,15 @@
 
 #include <algorithm>
 
-#include "codegen/cuda/plain_kernel.h"
+#include "codegen/cuda/product_kernel.h"
 #include "codegen/cuda/streamed_products.h"
 #include "codegen/heuristics/products.h"
 #include "library_ops/products.h"
 
 namespace coil::codegen {
 namespace {
+
+constexpr std::int64_t kFewRows = 8;  // of a run: a matrix is read once for each 8 or 16 of its rows
 
 /// The kernel of one call. A block has some rows of one run and some columns; which run the offsets tell.
 class GroupedKernel : public PlainKernel {
@@ -22,14 +24,7 @@ class GroupedKernel : public PlainKernel {
         offsets_(call.inputs[2]),
         y_(call.outputs[0]),
         along_(!matrices_.strides[2].is_constant(1)),
-        config_(product_config({.rows = graph.env().hint_or(x_.sizes[0], 1 << 12),
-                                .matrices = graph.env().hint_or(matrices_.sizes[0], 8),
-                                .columns = graph.env().hint_or(matrices_.sizes[2], 1024),
-                                .along = along_,
-                                .warpgroups = target.has(target::Feature::Warpgroups),
-                                .mapped = true,
-                                .depth = std::max<std::int64_t>(1, graph.env().hint_or(x_.sizes[1], 1024))},
-                               target.costs)),
+        config_(product_config(facts(target), target.costs)),
         costs_(target.costs) {
     take(x_, "u16", false);
     take(matrices_, "u16", false);
@@ -39,16 +34,20 @@ class GroupedKernel : public PlainKernel {
 
   Kernel print() {
     if (is_streamed(config_)) return print_streamed();
+    const bool thin = is_thin(config_);
     const std::string x = fmt::format("c_matrix{{{}, {}}}", at(0, x_), scalar(x_.strides[0])),
                       rows = scalar(x_.sizes[0]), depth = scalar(x_.sizes[1]),
                       w = fmt::format("c_matrix{{{}, {}}}", at(1, matrices_),
                                       scalar(matrices_.strides[along_ ? 2 : 1])),
                       each = scalar(matrices_.strides[0]), columns = scalar(matrices_.sizes[2]), ends = offsets(),
                       y = fmt::format("{}, {}", at(3, y_), scalar(y_.strides[0]));
-    const std::string function = fmt::format("c_grouped_product<{}, {}, {}, {}, {}>", x_.dtype == DType::BF16, along_,
-                                             config_.rows, config_.tile, config_.unroll);
+    const std::string function =
+        thin ? fmt::format("c_thin_groups<{}, {}, {}, {}, {}>(shared", x_.dtype == DType::BF16,
+                           thin_piece_type(config_, along_), config_.threads / 32, config_.rows / 8, config_.unroll)
+             : fmt::format("c_grouped_product<{}, {}, {}, {}, {}>((u16*)shared", x_.dtype == DType::BF16, along_,
+                           config_.rows, config_.tile, config_.unroll);
     Kernel kernel = write("coil_grouped_", launch(tiles(config_.rows), config_),
-                          fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}((u16*)shared, {}, {}, {}, {}, {}, {}, {}, {}, "
+                          fmt::format("  C_DYNAMIC_SHARED(shared);\n  {}, {}, {}, {}, {}, {}, {}, {}, {}, "
                                       "status);\n",
                                       function, x, rows, depth, w, each, columns, ends, y));
     kernel.may_fail = true;
@@ -56,6 +55,21 @@ class GroupedKernel : public PlainKernel {
   }
 
  private:
+  ProductFacts facts(const target::Target& target) const {
+    const sym::ShapeEnv& env = graph_.env();
+    ProductFacts f{.rows = env.hint_or(x_.sizes[0], 1 << 12),
+                   .matrices = env.hint_or(matrices_.sizes[0], 8),
+                   .columns = env.hint_or(matrices_.sizes[2], 1024),
+                   .along = along_,
+                   .warpgroups = target.has(target::Feature::Warpgroups),
+                   .mapped = true,
+                   .depth = std::max<std::int64_t>(1, env.hint_or(x_.sizes[1], 1024)),
+                   .runs = true};
+    const std::int64_t rows_each = f.rows / std::max<std::int64_t>(1, f.matrices);
+    if (rows_each <= kFewRows) f.most_rows = rows_each <= kFewRows / 2 ? 8 : 16;
+    return f;
+  }
+
   /// The kernel whose operands the copy engine fetches.
   Kernel print_streamed() {
     const sym::ShapeEnv& env = graph_.env();
@@ -85,9 +99,9 @@ class GroupedKernel : public PlainKernel {
     return kernel;
   }
 
-  /// At most: each run has one tile that is not full, and so have the rows of none.
+  /// At most: each run has one tile that is not full, and so have the rows of none; each tile has a row.
   Expr tiles(std::int64_t rows) const {
-    const Expr down = sym::floor_div(x_.sizes[0], rows) + matrices_.sizes[0] + 1;
+    const Expr down = sym::min(x_.sizes[0], sym::floor_div(x_.sizes[0], rows) + matrices_.sizes[0] + 1);
     return graph_.env().simplify(down * sym::ceil_div(matrices_.sizes[2], config_.tile));
   }
 

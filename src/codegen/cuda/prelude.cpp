@@ -34,7 +34,8 @@ std::string special_functions_on_cuda(std::string_view kernels) {
 std::string written_on_cuda(std::string_view kernels) {
   const auto calls = [&](std::string_view function) { return kernels.find(function) != std::string_view::npos; };
   const bool streamed = calls(" c_streamed_"), streamed_groups = calls(" c_streamed_groups"),
-             grouped = calls(" c_grouped") || streamed_groups, thin = calls(" c_thin_product");
+             thin_groups = calls(" c_thin_groups"), grouped = calls(" c_grouped") || streamed_groups || thin_groups,
+             thin = calls(" c_thin_product") || thin_groups;
   std::string out;
   if (calls(" c_attention")) out += device::whole("cuda/attention.cuh");
   if (calls(" c_fourier")) out += device::whole("cuda/fourier.cuh");
@@ -43,6 +44,7 @@ std::string written_on_cuda(std::string_view kernels) {
   if (grouped) out += device::whole("cuda/grouped.cuh");
   if (streamed) out += device::whole("cuda/streamed_products.cuh");
   if (thin) out += device::whole("cuda/thin_products.cuh");
+  if (thin_groups) out += device::whole("cuda/thin_groups.cuh");
   if (streamed_groups) out += device::whole("cuda/streamed_groups.cuh");
   if (calls(" c_convolution")) out += device::whole("cuda/convolutions.cuh");
   return out;

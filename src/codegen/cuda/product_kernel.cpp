@@ -186,4 +186,9 @@ bool ProductKernel::begins_on(std::size_t t, int elements) const {
          std::ranges::all_of(batch_, [&](const Dim& d) { return whole(d.strides[t]); });
 }
 
+std::string thin_piece_type(const LaunchConfig& config, bool along) {
+  const int turns = config.rows / 8;
+  return along ? fmt::format("c_thin_along<{}, {}>", config.tile / 16, turns) : fmt::format("c_thin_across<{}>", turns);
+}
+
 }  // namespace coil::codegen

@@ -60,4 +60,7 @@ class ProductKernel : public PlainKernel {
   std::string two_of(std::size_t tensor);
 };
 
+/// What a warp of a kernel of few rows has of a matrix at one time, by its name in device/cuda/thin_products.cuh.
+std::string thin_piece_type(const LaunchConfig&, bool along);
+
 }  // namespace coil::codegen

@@ -44,10 +44,8 @@ class BlockedProduct : public ProductKernel {
       return fmt::format("c_blocked_product<{}, {}, {}, {}, {}>((u16*)shared, tile", is_bf16(), along(), config.rows,
                          config.tile, config.unroll);
     const int turns = config.rows / 8;
-    const std::string piece = along() ? fmt::format("c_thin_along<{}, {}>", config.tile / 16, turns)
-                                      : fmt::format("c_thin_across<{}>", turns);
-    return fmt::format("c_thin_product<{}, {}, {}, {}, {}, {}>(shared, tile, {}", is_bf16(), piece, config.threads / 32,
-                       turns, config.unroll, config.cluster,
+    return fmt::format("c_thin_product<{}, {}, {}, {}, {}, {}>(shared, tile, {}", is_bf16(),
+                       thin_piece_type(config, along()), config.threads / 32, turns, config.unroll, config.cluster,
                        config.cluster > 1 ? fmt::format("blockIdx.x % {}", config.cluster) : "0");
   }
 

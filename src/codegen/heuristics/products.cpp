@@ -60,10 +60,6 @@ LaunchConfig streamed_config(const ProductFacts& f, const target::Costs& costs) 
           .shared_bytes = kAround + stages * (stage + kBarriers)};
 }
 
-// Where rows are few: what a warp has of a matrix at one time, elements of a sum by columns, as they lie.
-struct ThinPiece {
-  int depth, columns;
-};
 constexpr ThinPiece kThinAlong{32, 16}, kThinAcross{16, 64};
 constexpr int kThinRows = 8;
 
@@ -71,14 +67,15 @@ constexpr int kThinRows = 8;
 /// something to read, of how many columns there are. The numbers are those that were fastest on an H200, of sums of 768
 /// to 14,336 by 768 to 32,000 columns.
 LaunchConfig thin_config(const ProductFacts& f, const target::Costs& costs) {
-  const ThinPiece& piece = f.along ? kThinAlong : kThinAcross;
-  const std::int64_t blocks = ceil_div(f.columns, piece.columns) * f.matrices, pieces = ceil_div(f.depth, piece.depth);
+  const ThinPiece piece = thin_piece(f.along);
+  const std::int64_t matrices = f.runs ? std::min(f.rows, f.matrices) : f.matrices;
+  const std::int64_t blocks = ceil_div(f.columns, piece.columns) * matrices, pieces = ceil_div(f.depth, piece.depth);
   int rows = kThinRows;
   while (rows < f.most_rows) rows *= 2;
   const bool wide = f.along && blocks >= 4 * costs.multiprocessors;
   int warps = wide || pieces < 64 ? 8 : 16, cluster = 1;
   while (warps / 2 >= pieces && warps > 1) warps /= 2;
-  while (cluster < std::min(4, costs.blocks_of_cluster) && blocks * cluster < costs.multiprocessors &&
+  while (!f.runs && cluster < std::min(4, costs.blocks_of_cluster) && blocks * cluster < costs.multiprocessors &&
          pieces >= std::int64_t{6} * cluster * 8) {
     cluster *= 2;
     warps = 8;
@@ -97,6 +94,7 @@ LaunchConfig thin_config(const ProductFacts& f, const target::Costs& costs) {
 }  // namespace
 
 bool is_streamed(const LaunchConfig& config) { return config.threads == kStreamThreads; }
+ThinPiece thin_piece(bool along) { return along ? kThinAlong : kThinAcross; }
 bool is_thin(const LaunchConfig& config) { return config.rows <= kMostThinRows; }
 
 LaunchConfig product_config(const ProductFacts& f, const target::Costs& costs) {

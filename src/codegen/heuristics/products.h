@@ -14,6 +14,7 @@ struct ProductFacts {
   bool made = false;                                 ///< the kernel computes the first operand itself
   std::int64_t depth = 1;                            ///< elements of a sum
   std::int64_t most_rows = 0;                        ///< of a matrix, where they are few; 0: they may be many
+  bool runs = false;                                 ///< which rows meet which matrix is data
 };
 
 /// `rows` of a block by `tile` columns, and `unroll` pieces under way, with the `shared_bytes` for them. Where
@@ -24,6 +25,11 @@ LaunchConfig product_config(const ProductFacts&, const target::Costs&);
 bool is_streamed(const LaunchConfig&);
 /// Whether it is that of device/cuda/thin_products.cuh: `cluster` blocks share the sums of `rows` by `tile`.
 bool is_thin(const LaunchConfig&);
+/// How many elements of a sum, and columns, a warp of such a kernel has at one time.
+struct ThinPiece {
+  int depth, columns;
+};
+ThinPiece thin_piece(bool along);
 /// The most rows of a matrix for which there is such a kernel.
 inline constexpr std::int64_t kMostThinRows = 32;
 

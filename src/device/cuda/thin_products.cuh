@@ -131,21 +131,18 @@ template <int COUNT> C_FN c_pack<f32, 2> c_sum_of_pairs(const f32* from, int apa
   return sum;
 }
 
-// Tile `n` of rows times columns, by blocks of which `rank` is this one's number in its cluster; the first gets what
+// Rows times columns of one tile, by blocks of which `rank` is this one's number in its cluster; the first gets what
 // the others found. each(row, column, p, q) as in c_product_tile. (Blocks use different places of shared memory, so
 // that where there are no clusters all of it may be one.)
 template <bool BF16, class Piece, int WARPS, int T, int STAGES, int CLUSTER, class A, class Each>
-C_FN void c_thin_product(uint4* shared, i64 n, int rank, const A& x, const c_matrix& w, i64 rows, i64 columns,
-                         i64 depth, const Each& each) {
+C_FN void c_thin_tile(uint4* shared, int rank, const c_operands<A>& o, const Each& each) {
   constexpr int half = Piece::columns / 2, pitch = c_thin_pitch<Piece>, part = 8 * T * pitch, pairs = 8 * T * half,
                 of_block = WARPS * part;
-  const i64 across = (columns + Piece::columns - 1) / Piece::columns;
-  const c_operands<A> o{x, w, n / across * 8 * T, rows, n % across * Piece::columns, columns, depth};
   f32 *const sums = (f32*)shared, *const own = sums + rank * of_block;
   c_thin_sums<BF16, Piece, WARPS, T, STAGES, CLUSTER>(own + threadIdx.x / 32 * part, o, rank);
   const auto give = [&](int i, const c_pack<f32, 2>& two) {
     const i64 row = o.first + i / half, column = o.from + i % half * 2;
-    if (row < rows && column < columns) each(row, column, two.e[0], two.e[1]);
+    if (row < o.end && column < o.columns) each(row, column, two.e[0], two.e[1]);
   };
   c_sync();
   for (int i = threadIdx.x; i < pairs; i += WARPS * 32) {
@@ -161,4 +158,13 @@ C_FN void c_thin_product(uint4* shared, i64 n, int rank, const A& x, const c_mat
   if (rank > 0) return;
   for (int i = threadIdx.x; i < pairs; i += WARPS * 32)
     give(i, c_sum_of_pairs<CLUSTER>(sums + i / half * pitch + i % half * 2, of_block));
+}
+
+// Tile `n` of rows times columns.
+template <bool BF16, class Piece, int WARPS, int T, int STAGES, int CLUSTER, class A, class Each>
+C_FN void c_thin_product(uint4* shared, i64 n, int rank, const A& x, const c_matrix& w, i64 rows, i64 columns,
+                         i64 depth, const Each& each) {
+  const i64 across = (columns + Piece::columns - 1) / Piece::columns;
+  const c_operands<A> o{x, w, n / across * 8 * T, rows, n % across * Piece::columns, columns, depth};
+  c_thin_tile<BF16, Piece, WARPS, T, STAGES, CLUSTER>(shared, rank, o, each);
 }

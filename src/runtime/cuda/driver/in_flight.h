@@ -22,6 +22,9 @@ class InFlight {
   void add(std::span<const ByteRange> written) {
     if (!anything_) written_.insert(written_.end(), written.begin(), written.end());
   }
+  void add(const ByteRange& written) {
+    if (!anything_) written_.push_back(written);
+  }
   void add_anything() {
     clear();
     anything_ = true;

@@ -167,9 +167,20 @@ void CudaQueue::copy_ahead(const Tensor& to, const Tensor& from) {
   driver().check(driver().copy_to_host(to.bytes(), address(from), bytes_of(to), stream()), "copy memory to the host");
 }
 
+void CudaQueue::note_in_flight(const Launch& l, void* const* words) {
+  InFlight& now = in_flight();
+  now.clear();
+  if (!l.early) return;
+  if (l.bytes == 0) return now.add_anything();
+  // What came before has ended where the next kernel begins: a kernel of Coil's own waits for it first.
+  for (std::uint32_t k = 0; k < l.buffer_count; ++k) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(words[l.words + k]);
+    now.add({begin, begin + reinterpret_cast<std::uintptr_t>(words[l.bytes + k])});
+  }
+}
+
 void CudaQueue::launch(const Launch& l, void* const* words) {
-  in_flight().clear();
-  if (l.early) in_flight().add_anything();
+  note_in_flight(l, words);
   auto* function = static_cast<Function>(const_cast<void*>(l.kernel));
   if (l.shared_bytes > kSharedUnasked) {
     if (l.shared_bytes > static_cast<std::uint32_t>(device_->shared_bytes()))
