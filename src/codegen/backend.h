@@ -66,6 +66,13 @@ class COIL_EXTENSION_API Backend {
     (void)buffers, (void)count;
     return std::nullopt;
   }
+  /// How to launch one kernel that does what several do, side by side or, where any waits for those in front of it, one
+  /// after the other in one block. Nothing where that cannot be, or would take longer than their own launches.
+  virtual std::optional<SymbolicLaunch> launch_together(std::span<const MemberKernel>) const { return std::nullopt; }
+  /// The kernel of that launch. It takes the pointers of all, one kernel's after the other's, and then their scalars.
+  virtual KernelParts together(std::span<const MemberKernel>, const SymbolicLaunch&) const {
+    throw Error("the backend does not put kernels together");
+  }
   /// Throws Error with the compiler's first complaint.
   virtual Binaries compile(std::span<const std::string> kernels, const CompileKernels&) const = 0;
   /// What the kernels take of a multiprocessor, where that can be told of such binaries.

@@ -75,6 +75,14 @@ struct TritonParts {
   std::string text(std::string_view symbol) const;
 };
 
+/// One of several kernels that become one launch.
+struct MemberKernel {
+  const KernelParts* parts = nullptr;
+  const SymbolicLaunch* launch = nullptr;
+  std::size_t buffers = 0;  ///< of its parameters
+  bool waits = false;       ///< for those in front of it
+};
+
 /// The text is a function of the fused node alone: buffers and symbols are named by position, so that equal kernels are
 /// equal texts. On the CPU: `extern "C" void SYMBOL(void* const* buffers, const i64* scalars, i64 begin, i64 end)` over
 /// a range of [0, extent). On a GPU: `extern "C" __global__ void SYMBOL(T0* b0, …, i64 s0, …, i64* status)`: one

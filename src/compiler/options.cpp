@@ -52,6 +52,8 @@ const Row kRows[] = {
      "less by an estimate (auto), wherever it can be done, or never"},
     {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false",
      "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
+    {"cuda.combine_launches", &Settings::cuda_combine_launches, "true|false",
+     "launch small kernels that follow one another as one kernel"},
     {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all",
      "what may round its operands of f32 to TF32, for the matrix units of the GPU; none by default, from Python what "
      "torch is set to"},

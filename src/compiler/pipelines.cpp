@@ -86,12 +86,13 @@ constexpr LoopStep kLoop[] = {
 };
 
 constexpr WrapperStep kWrapper[] = {
-    {&passes::kCoalesceCopies},   {&passes::kCheckValues},        {&passes::kDropUnusedConstants},
-    {&passes::kBatchLaunches},    {&passes::kOrderForMemory},     {&passes::kRemakeForMemory},
-    {&passes::kChunkCollectives}, {&passes::kOverlapCollectives}, {&passes::kOrderForParts},
-    {&passes::kWriteIntoOutputs}, {&passes::kPlanLifetimes},      {&passes::kPlanCommBuffers},
-    {&passes::kDefineSymbols},    {&passes::kCheckInputs},        {&passes::kCallTritonKernels},
-    {&passes::kPartition},        {&passes::kSplitAlternatives},  {&passes::kVerifyLines},
+    {&passes::kCoalesceCopies},    {&passes::kCheckValues},      {&passes::kDropUnusedConstants},
+    {&passes::kBatchLaunches},     {&passes::kCombineLaunches},  {&passes::kOrderForMemory},
+    {&passes::kRemakeForMemory},   {&passes::kChunkCollectives}, {&passes::kOverlapCollectives},
+    {&passes::kOrderForParts},     {&passes::kWriteIntoOutputs}, {&passes::kPlanLifetimes},
+    {&passes::kPlanCommBuffers},   {&passes::kDefineSymbols},    {&passes::kCheckInputs},
+    {&passes::kCallTritonKernels}, {&passes::kPartition},        {&passes::kSplitAlternatives},
+    {&passes::kVerifyLines},
 };
 
 template <class Step>

@@ -14,6 +14,7 @@
 #include "codegen/cuda/prelude.h"
 #include "codegen/cuda/products.h"
 #include "codegen/cuda/sort.h"
+#include "codegen/cuda/together.h"
 #include "support/error.h"
 
 namespace coil::codegen {
@@ -84,6 +85,13 @@ class CudaBackend : public GridBackend {
 
   std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {
     return batch_cuda_kernel(parts, buffers, count);
+  }
+
+  std::optional<SymbolicLaunch> launch_together(std::span<const MemberKernel> members) const override {
+    return launch_cuda_kernels_together(members);
+  }
+  KernelParts together(std::span<const MemberKernel> members, const SymbolicLaunch& launch) const override {
+    return put_cuda_kernels_together(members, launch);
   }
 
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {

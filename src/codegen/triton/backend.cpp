@@ -54,6 +54,12 @@ class TritonBackend : public Backend {
   std::optional<KernelParts> batch(const KernelParts& parts, std::size_t buffers, std::size_t count) const override {
     return others_->batch(parts, buffers, count);
   }
+  std::optional<SymbolicLaunch> launch_together(std::span<const MemberKernel> members) const override {
+    return others_->launch_together(members);
+  }
+  KernelParts together(std::span<const MemberKernel> members, const SymbolicLaunch& launch) const override {
+    return others_->together(members, launch);
+  }
   Binaries compile(std::span<const std::string> kernels, const CompileKernels& options) const override {
     return others_->compile(kernels, options);
   }

@@ -81,6 +81,8 @@ C_FN u32 c_match(u32 x) {
 }
 #define c_sync __syncthreads
 #define c_sync_warp __syncwarp
+// The first N threads of a block wait for one another.
+template <int N> C_FN void c_sync_first() { asm volatile("bar.sync 1, %0;" ::"n"(N) : "memory"); }
 C_FN void c_fence() { __threadfence(); }
 // First in each kernel. With dependent launches it may begin while the one before it still runs, and waits for it here,
 // before it touches memory.

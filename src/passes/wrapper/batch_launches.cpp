@@ -5,15 +5,15 @@
 #include <set>
 
 #include "codegen/triton/batch.h"
+#include "passes/wrapper/joined_launches.h"
 
 namespace coil::wrapper {
 namespace {
 
 constexpr std::size_t kMostPointers = 480;  // of a launch: what fits into 4 KiB of arguments
 constexpr std::int64_t kLargest = std::int64_t{64}
-                                  << 20;      // bytes that one launch writes, past which it fills the machine alone
-constexpr std::int64_t kTemporary = 1 << 20;  // bytes of a temporary that may live longer for it
-constexpr std::int64_t kTogether = 1 << 22;   // bytes of all temporaries of a launch, which are there at once
+                                  << 20;     // bytes that one launch writes, past which it fills the machine alone
+constexpr std::int64_t kTogether = 1 << 22;  // bytes of all temporaries of a launch, which are there at once
 
 /// Calls that become one, and what lines between the outermost of them and where the search is touch.
 struct Batch {
@@ -22,10 +22,6 @@ struct Batch {
   std::set<BufferId> reads, writes, passed_reads, passed_writes;
   std::int64_t temporaries = 0;  ///< bytes of those that it reads or writes
 };
-
-bool meet(const std::set<BufferId>& a, const std::vector<BufferId>& b) {
-  return std::any_of(b.begin(), b.end(), [&](BufferId x) { return a.contains(x); });
-}
 
 class Batcher {
  public:
@@ -42,9 +38,7 @@ class Batcher {
     std::map<std::size_t, Batch> open;  // by kernel
     for (std::size_t n = 0; n < p_.lines.size(); ++n) {
       const std::size_t i = join_last ? p_.lines.size() - 1 - n : n;
-      if (std::holds_alternative<Control>(p_.lines[i]) || std::holds_alternative<ReadSymbol>(p_.lines[i]) ||
-          // No call moves over a border, or to where its sizes are not known.
-          std::holds_alternative<SetSymbol>(p_.lines[i])) {
+      if (keeps_calls_apart(p_.lines[i])) {
         for (auto& [kernel, batch] : open) all.push_back(std::move(batch));
         open.clear();
       }
@@ -85,10 +79,10 @@ class Batcher {
       const Buffer& b = p_.buffers[call.buffers[k]];
       const std::int64_t bytes = p_.env->hint_or(b.bytes, kLargest);
       if (join_last_ && !(call.written[k] ? b.kind == BufferKind::Output && !read_.contains(call.buffers[k])
-                                          : b.kind == BufferKind::Constant || bytes <= kTemporary))
+                                          : b.kind == BufferKind::Constant || bytes <= kJoinedTemporary))
         return false;
       if (!call.written[k]) continue;
-      if (b.kind == BufferKind::Temporary && bytes > kTemporary) return false;
+      if (b.kind == BufferKind::Temporary && bytes > kJoinedTemporary) return false;
       written += bytes;
     }
     return written <= kLargest;

@@ -6,6 +6,7 @@
 #include "passes/wrapper/checks.h"
 #include "passes/wrapper/chunk_collectives.h"
 #include "passes/wrapper/coalesce_copies.h"
+#include "passes/wrapper/combine_launches.h"
 #include "passes/wrapper/lifetimes.h"
 #include "passes/wrapper/memory_order.h"
 #include "passes/wrapper/overlap_collectives.h"
@@ -53,6 +54,12 @@ inline constexpr WrapperPass kBatchLaunches{
     "batch-launches", "Launches of one kernel on different memory become one.",
     [](wrapper::Program& lines, const WrapperContext& given) { wrapper::batch_launches(lines, given.backend); },
     has<target::Feature::BatchedLaunches>};
+inline constexpr WrapperPass kCombineLaunches{
+    "combine-launches", "Small launches that follow one another become one, of several kernels.",
+    [](wrapper::Program& lines, const WrapperContext& given) { wrapper::combine_launches(lines, given.backend); },
+    [](const target::Target& target, const Settings& settings) {
+      return target.has(target::Feature::BatchedLaunches) && settings.cuda_combine_launches;
+    }};
 inline constexpr WrapperPass kOrderForMemory{
     "order-for-memory", "Calls run in the order in which temporaries need the least memory.",
     on_lines<wrapper::order_for_memory>,
