@@ -88,6 +88,7 @@ class ScaledSoftmax(torch.nn.Module):
 def show_binaries(tmp_path, *names, path=None):
     export(ScaledSoftmax(), (torch.randn(64, 3000), torch.randn(64, 3000)), tmp_path / "m.pt2")
     options = ("--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")
+    options += ("--set", "cuda.combine_launches=false")
     env = {**os.environ, **({"PATH": path} if path else {})}
     done = coil_ok(
         "compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *options, "--log", ",".join(names), env=env
@@ -114,6 +115,7 @@ def test_what_kernels_take_of_a_multiprocessor(tmp_path):
         assert 8 <= int(registers) <= 255 and stack == "0 B"
         assert int(share) == round(100 * int(blocks) * int(threads) / 2048)
     options = ("--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")
+    options += ("--set", "cuda.combine_launches=false")
     explained = coil_ok("explain", tmp_path / "m.pt2", *options).stdout
     assert RESOURCES.findall(explained.split("What kernels take of a multiprocessor")[1]) == kernels
     assert "What kernels take" not in coil_ok("explain", tmp_path / "m.pt2").stdout

@@ -12,7 +12,7 @@ namespace coil::codegen {
 namespace {
 
 constexpr int kMostThreads = 1024;             // of a block
-constexpr std::int64_t kMostBeside = 1 << 16;  // threads of a kernel beside others: more fill the machine alone
+constexpr std::int64_t kMostBeside = 1 << 14;  // threads of a kernel beside others: more fill the machine alone
 constexpr std::int64_t kMostTurns = 2;         // of a block over the threads of one of its kernels
 constexpr std::int64_t kFewThreads = 128;      // of a block that may take more turns, most of which have nothing to do
 constexpr std::int64_t kMostTurnsOfFew = 8;
@@ -31,6 +31,41 @@ constexpr std::string_view kPlaced[] = {"blockIdx.y", "blockIdx.z",  "gridDim", 
                                         "c_sum_turn", "c_attention", "c_product(",    "c_grouped",       "c_thin_",
                                         "c_streamed", "c_blocked_",  "c_convolution", "c_fourier",       "c_radix_",
                                         "c_digit_",   "c_merge<",    "c_cluster",     "C_DYNAMIC_SHARED"};
+
+constexpr std::int64_t kMostShared = 24 << 10;  // bytes that kernels in one text declare as shared, each for itself
+constexpr std::int64_t kUnknownBytes = 32;      // of an element, at most
+
+std::int64_t bytes_of_element(std::string_view type) {
+  for (const auto& [name, bytes] : {std::pair{"8", 1}, {"16", 2}, {"32", 4}, {"64", 8}})
+    if (type.size() > 1 && type.substr(1) == name) return bytes;
+  return kUnknownBytes;
+}
+
+/// Of one declaration's rest, `name[2][8 * 256], other`: how many elements.
+std::int64_t elements_of(std::string_view declared) {
+  std::int64_t all = 0, one = 1, number = 0;
+  bool inside = false;
+  for (const char c : declared) {
+    if (c == ',' && !inside) all += std::exchange(one, 1);
+    if (c == '[') inside = true;
+    if (inside && c >= '0' && c <= '9') number = number * 10 + (c - '0');
+    if (inside && (c == '*' || c == ']') && number > 0) one *= std::exchange(number, 0);
+    if (c == ']') inside = false;
+  }
+  return all + one;
+}
+
+/// Bytes of shared memory that a kernel's text declares, or somewhat more.
+std::int64_t shared_bytes(std::string_view body) {
+  const std::string_view word = cuda_dialect().shared;
+  std::int64_t all = 0;
+  for (std::size_t at = body.find(word); at != std::string_view::npos; at = body.find(word, at + 1)) {
+    const std::string_view rest = body.substr(at + word.size() + 1), declared = rest.substr(0, rest.find(';'));
+    const std::size_t name = declared.find(' ');
+    all += bytes_of_element(declared.substr(0, name)) * elements_of(declared.substr(std::min(name, declared.size())));
+  }
+  return all;
+}
 
 bool says(const KernelParts& k, std::string_view word) { return k.body.find(word) != std::string::npos; }
 
@@ -161,11 +196,13 @@ class Writer {
 
 std::optional<SymbolicLaunch> launch_cuda_kernels_together(std::span<const MemberKernel> members) {
   std::size_t pointers = 0;
+  std::int64_t shared = 0;
   for (const MemberKernel& k : members) {
     if (!team_of(k)) return std::nullopt;
     pointers += k.buffers + k.parts->parameters.size();
+    shared += shared_bytes(k.parts->body);
   }
-  if (pointers > kMostPointers) return std::nullopt;
+  if (pointers > kMostPointers || shared > kMostShared) return std::nullopt;
   return any_waits(members) ? in_turn(members) : beside(members);
 }
 

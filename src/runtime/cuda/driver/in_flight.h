@@ -25,6 +25,10 @@ class InFlight {
   void add(const ByteRange& written) {
     if (!anything_) written_.push_back(written);
   }
+  void add(const InFlight& other) {
+    if (other.anything_) return add_anything();
+    add(std::span<const ByteRange>(other.written_));
+  }
   void add_anything() {
     clear();
     anything_ = true;

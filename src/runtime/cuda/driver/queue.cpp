@@ -323,13 +323,19 @@ void CudaQueue::begin_step(const StepOrder& order) {
     wait_for(r.lanes.back(), r.begun);
   }
   r.lane = order.lane;
-  for (std::uint32_t step : order.after) wait_for(stream(), r.done.at(step));
   // Whether a recorded kernel that may begin early waits for the end of what its lane waits for is not documented.
-  if (!order.after.empty()) in_flight().add_anything();
+  for (std::uint32_t step : order.after) {
+    const Recording::Done& done = r.done.at(step);
+    wait_for(stream(), done.event);
+    in_flight().add(done.in_flight);
+  }
 }
 
 void CudaQueue::end_step(const StepOrder& order) {
-  recording_->done.push_back(order.awaited ? mark(stream()) : nullptr);
+  if (order.awaited)
+    recording_->done.push_back({mark(stream()), in_flight()});
+  else
+    recording_->done.emplace_back();
 }
 
 /// Everything recorded ends on the first lane.
@@ -337,8 +343,8 @@ void CudaQueue::end_lanes() {
   Recording& r = *recording_;
   for (const auto& w : r.watchers) w->end_recording(own_);
   for (std::size_t l = 1; l < r.lanes.size(); ++l) {
-    r.done.push_back(mark(r.lanes[l]));
-    wait_for(own_, r.done.back());
+    r.done.push_back({mark(r.lanes[l]), r.in_flight[l]});
+    wait_for(own_, r.done.back().event);
   }
 }
 
@@ -349,8 +355,8 @@ std::unique_ptr<RecordedWork> CudaQueue::end_recording() {
   } catch (const Error& e) {
     failure = e.what();
   }
-  for (Event e : recording_->done)
-    if (e) driver().event_destroy(e);
+  for (const Recording::Done& done : recording_->done)
+    if (done.event) driver().event_destroy(done.event);
   if (recording_->begun) driver().event_destroy(recording_->begun);
   auto watchers = std::move(recording_->watchers);
   recording_.reset();

@@ -77,7 +77,12 @@ class CudaQueue final : public Queue {
     std::vector<InFlight> in_flight;  ///< for each lane
     std::uint32_t lane = 0;
     Event begun = nullptr;
-    std::vector<Event> done;  ///< of steps that others wait for; null: of others
+    /// Of a step that others wait for: when it is done, and what the work up to it may still be writing then.
+    struct Done {
+      Event event = nullptr;
+      InFlight in_flight;
+    };
+    std::vector<Done> done;  ///< for each step; without event where none waits for it
     std::vector<std::shared_ptr<QueueWatcher>> watchers;
   };
   /// Whether an exchange in its work has failed.
