@@ -171,6 +171,7 @@ void CudaQueue::note_in_flight(const Launch& l, void* const* words) {
   InFlight& now = in_flight();
   now.clear();
   if (!l.early) return;
+  now.set_lets_begin(true);
   if (l.bytes == 0) return now.add_anything();
   // What came before has ended where the next kernel begins: a kernel of Coil's own waits for it first.
   for (std::uint32_t k = 0; k < l.buffer_count; ++k) {
@@ -180,6 +181,8 @@ void CudaQueue::note_in_flight(const Launch& l, void* const* words) {
 }
 
 void CudaQueue::launch(const Launch& l, void* const* words) {
+  // Behind work that lets nobody begin, asking for it costs some of a microsecond.
+  const bool early = l.early && in_flight().lets_begin();
   note_in_flight(l, words);
   auto* function = static_cast<Function>(const_cast<void*>(l.kernel));
   if (l.shared_bytes > kSharedUnasked) {
@@ -200,9 +203,9 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
     }
   std::size_t bytes = l.word_count * sizeof(void*);
   void* arguments[] = {kLaunchBuffer, const_cast<void**>(words + l.words), kLaunchBufferSize, &bytes, kLaunchEnd};
-  if (l.early) {
-    LaunchAttribute early{kLaunchEarly, 1};
-    const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]}, {l.block, 1, 1}, l.shared_bytes, stream(), &early, 1};
+  if (early) {
+    LaunchAttribute begins{kLaunchEarly, 1};
+    const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]}, {l.block, 1, 1}, l.shared_bytes, stream(), &begins, 1};
     return driver().check(driver().launch_with(&config, function, nullptr, arguments), "launch a kernel");
   }
   driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(),
@@ -328,6 +331,7 @@ void CudaQueue::begin_step(const StepOrder& order) {
     const Recording::Done& done = r.done.at(step);
     wait_for(stream(), done.event);
     in_flight().add(done.in_flight);
+    in_flight().set_lets_begin(false);
   }
 }
 
