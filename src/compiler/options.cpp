@@ -51,7 +51,7 @@ const Row kRows[] = {
      "index), sort the places and combine what goes to one of them, instead of each row with memory: where that moves "
      "less by an estimate (auto), wherever it can be done, or never"},
     {"cuda.dependent_launch", &Settings::cuda_dependent_launch, "true|false",
-     "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves (the default)"},
+     "from sm_90 on: kernels are launched while the one before still runs, and wait for it themselves"},
     {"cuda.combine_launches", &Settings::cuda_combine_launches, "true|false",
      "launch small kernels that follow one another as one kernel"},
     {"cuda.tf32", &Settings::cuda_tf32, "none|products|convolutions|all",

@@ -24,10 +24,10 @@ SymbolicLaunch PlainKernel::launch(Expr blocks, const LaunchConfig& config) {
           .shared_bytes = config.shared_bytes};
 }
 
-Kernel PlainKernel::write(std::string_view prefix, SymbolicLaunch launch, std::string_view body, bool waits) {
+Kernel PlainKernel::write(std::string_view prefix, SymbolicLaunch launch, std::string_view body) {
   const std::size_t scalars = k_.scalars.size();
   KernelParts parts = dialect_.parts(pointers_, scalars, launch);
-  if (!waits && launch.cluster == 1) parts.body += "  if (c_stop(status)) return;\n";
+  if (launch.cluster == 1) parts.body += "  if (c_stop(status)) return;\n";
   for (std::size_t i = 0; i < scalars; ++i)
     if (const std::string name = dialect_.scalar(i, pointers_.size(), scalars); name != fmt::format("n{}", i))
       parts.body += fmt::format("  const i64 n{} = {};\n", i, name);

@@ -22,9 +22,8 @@ class PlainKernel {
   void take(ir::BufferId, std::string_view type, bool written);
   /// How a kernel is launched by this config, on so many blocks.
   static SymbolicLaunch launch(Expr blocks, const LaunchConfig&);
-  /// The kernel waits for the one in front of it, and leaves when the run has failed, before its body; where the body
-  /// `waits`, or blocks form clusters, of which all leave or none, the body does.
-  Kernel write(std::string_view prefix, SymbolicLaunch, std::string_view body, bool waits = false);
+  /// Where blocks form clusters, the body itself leaves when the run has failed: all blocks of a cluster or none.
+  Kernel write(std::string_view prefix, SymbolicLaunch, std::string_view body);
 
   const Dialect& dialect_;
   Kernel k_;

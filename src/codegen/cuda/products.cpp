@@ -24,17 +24,17 @@ class BlockedProduct : public ProductKernel {
         graph_.env().simplify(sym::ceil_div(rows_.size, config.rows) * sym::ceil_div(columns(), config.tile));
     Expr blocks = tiles * config.cluster;
     for (const Dim& d : batch_) blocks *= d.size;
-    std::string body = "  C_DYNAMIC_SHARED(shared);\n" + tile_of_block(tiles, config.cluster);
-    const std::string multiplied = operands();
-    if (is_thin(config)) body += asking_ahead(config);
+    std::string body = "  C_DYNAMIC_SHARED(shared);\n";
     // All blocks of a cluster go on, though the run may have failed: they wait for one another.
-    body += config.cluster > 1 ? "  c_begin();\n" : "  if (c_stop(status)) return;\n";
+    if (config.cluster > 1) body += "  c_begin();\n";
+    body += tile_of_block(tiles, config.cluster);
     if (!pre_.empty()) body += making_of_a();
+    const std::string multiplied = operands();
     body += fmt::format("  {}, {}, [&](i64 row, i64 column, f32 p, f32 q) {{\n{}  }});\n", function(config), multiplied,
                         epilogue());
     SymbolicLaunch how = launch(graph_.env().simplify(blocks), config);
     how.cluster = config.cluster;
-    return write("coil_product_", std::move(how), body, true);
+    return write("coil_product_", std::move(how), body);
   }
 
  private:
@@ -46,17 +46,7 @@ class BlockedProduct : public ProductKernel {
     const int turns = config.rows / 8;
     return fmt::format("c_thin_product<{}, {}, {}, {}, {}, {}>(shared, tile, {}", is_bf16(),
                        thin_piece_type(config, along()), config.threads / 32, turns, config.unroll, config.cluster,
-                       rank_of(config));
-  }
-
-  /// The block's number among those that share its tile.
-  static std::string rank_of(const LaunchConfig& config) {
-    return config.cluster > 1 ? fmt::format("blockIdx.x % {}", config.cluster) : "0";
-  }
-
-  std::string asking_ahead(const LaunchConfig& config) {
-    return fmt::format("  c_thin_ahead<{}, {}, {}>(tile, {}, {}, {}, {});\n", thin_piece_type(config, along()),
-                       config.threads, config.cluster, rank_of(config), matrix_, across_, summed_);
+                       config.cluster > 1 ? fmt::format("blockIdx.x % {}", config.cluster) : "0");
   }
 
   /// Both operands, rows, columns, and elements of a sum.
@@ -65,11 +55,9 @@ class BlockedProduct : public ProductKernel {
     const std::size_t rank = b.sizes.size();
     const std::string a = pre_.empty() ? fmt::format("c_matrix{{p0 + at0, {}}}", scalar(rows_.strides[0]))
                                        : std::string("c_made_by(make)"),
-                      b_row = scalar(b.strides[along() ? rank - 1 : rank - 2]), rows = scalar(rows_.size);
-    matrix_ = fmt::format("c_matrix{{p1 + at1, {}}}", b_row);
-    across_ = scalar(columns());
-    summed_ = scalar(depth());
-    return fmt::format("{}, {}, {}, {}, {}", a, matrix_, rows, across_, summed_);
+                      b_row = scalar(b.strides[along() ? rank - 1 : rank - 2]), rows = scalar(rows_.size),
+                      across = scalar(columns()), summed = scalar(depth());
+    return fmt::format("{}, c_matrix{{p1 + at1, {}}}, {}, {}, {}", a, b_row, rows, across, summed);
   }
 
   /// Which tile of which matrix a block has, and where that matrix begins in each tensor.
@@ -121,8 +109,6 @@ class BlockedProduct : public ProductKernel {
 
   /// What becomes of two neighbouring sums, p and q.
   std::string epilogue() { return post_text() + store(); }
-
-  std::string matrix_, across_, summed_;  ///< the second operand, its columns, elements of a sum
 };
 
 }  // namespace

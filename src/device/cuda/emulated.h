@@ -41,7 +41,6 @@ struct uint4 {
 #define c_sync_warp c_wait
 C_FN void c_fence() {}
 C_FN void c_begin() {}
-C_FN void c_ask_ahead(const void*) {}
 C_FN u32 c_blocks() { return (u32)c_grid_blocks; }
 C_FN u64 c_nanoseconds() {
   timespec t;

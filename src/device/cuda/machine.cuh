@@ -86,15 +86,10 @@ template <int N> C_FN void c_sync_first() { asm volatile("bar.sync 1, %0;" ::"n"
 C_FN void c_fence() { __threadfence(); }
 // First in each kernel. With dependent launches it may begin while the one before it still runs, and waits for it here,
 // before it touches memory.
-//
-// Before that it may ask for memory by c_ask_ahead, whoever writes to it yet: the line is in the GPU's second cache
-// then.
 #ifdef C_DEPENDENT
 C_FN void c_begin() { asm volatile("griddepcontrol.wait;\n\tgriddepcontrol.launch_dependents;" ::: "memory"); }
-C_FN void c_ask_ahead(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p))); }
 #else
 C_FN void c_begin() {}
-C_FN void c_ask_ahead(const void*) {}
 #endif
 C_FN u32 c_blocks() { return gridDim.x * gridDim.y * gridDim.z; }
 C_FN u64 c_nanoseconds() {

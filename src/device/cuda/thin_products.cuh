@@ -16,8 +16,6 @@ template <class Make> C_FN uint4 c_eight(const c_made<Make>& m, i64 row, i64 col
   return eight;
 }
 
-constexpr int c_line_elements = 64;  // of a line of the cache
-
 // Of a matrix whose columns are dense, a warp has pieces of 32 elements of 16 C columns: a thread has eight neighbours
 // of each eighth column, and of its rows.
 template <int C, int T> struct c_thin_along {
@@ -51,11 +49,6 @@ template <int C, int T> struct c_thin_along {
       }
     }
   }
-  // Line i of those of a tile's columns.
-  static C_METHOD void ask_ahead(const c_matrix& w, i64 from, i64 columns, i64 depth, i64 i) {
-    const i64 lines = (depth + c_line_elements - 1) / c_line_elements, column = from + i / lines;
-    if (i / lines < 16 * C && column < columns) c_ask_ahead(w.at + column * w.row + i % lines * c_line_elements);
-  }
   // The column of sums e of tile c.
   static C_METHOD int column(int c, int e) { return c * 16 + e / 2 * 8 + threadIdx.x % 32 / 4; }
 };
@@ -77,9 +70,6 @@ template <int T> struct c_thin_across {
       const i64 row = o.first + t * 8 + of_eight;
       if (row < o.end) rows[t] = *(const uint2*)(o.x.at + row * o.x.row + k);
     }
-  }
-  static C_METHOD void ask_ahead(const c_matrix& w, i64 from, i64, i64 depth, i64 i) {
-    if (i < depth) c_ask_ahead(w.at + i * w.row + from);
   }
   static C_METHOD u32 word(const uint4& x, int c) { return c == 0 ? x.x : c == 1 ? x.y : c == 2 ? x.z : x.w; }
   template <bool BF16> C_METHOD void multiply(f32 (&acc)[4][T][4]) const {
@@ -168,16 +158,6 @@ C_FN void c_thin_tile(uint4* shared, int rank, const c_operands<A>& o, const Eac
   if (rank > 0) return;
   for (int i = threadIdx.x; i < pairs; i += WARPS * 32)
     give(i, c_sum_of_pairs<CLUSTER>(sums + i / half * pitch + i % half * 2, of_block));
-}
-
-// Before a kernel waits for the one in front of it, each thread asks for some lines of what it will read of the matrix.
-template <class Piece, int THREADS, int CLUSTER>
-C_FN void c_thin_ahead(i64 n, int rank, const c_matrix& w, i64 columns, i64 depth) {
-  constexpr int most = 8;
-  const i64 across = (columns + Piece::columns - 1) / Piece::columns, from = n % across * Piece::columns;
-#pragma unroll
-  for (int i = 0; i < most; ++i)
-    Piece::ask_ahead(w, from, columns, depth, threadIdx.x + (i * CLUSTER + rank) * THREADS);
 }
 
 // Tile `n` of rows times columns.

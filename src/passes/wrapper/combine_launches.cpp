@@ -11,7 +11,7 @@
 namespace coil::wrapper {
 namespace {
 
-constexpr std::int64_t kLittle = 1 << 18;  // bytes of what one block reads as fast as several
+constexpr std::int64_t kLittle = 1 << 15;  // bytes of what one block reads as fast as several
 /// Calls that become one where the last of them is.
 struct Together {
   std::vector<std::size_t> calls;  ///< places among the lines
@@ -71,8 +71,7 @@ class Combiner {
 
   std::vector<codegen::MemberKernel> members() const {
     std::vector<codegen::MemberKernel> out;
-    for (std::size_t k = 0; k < open_.calls.size(); ++k)
-      out.push_back(member(call(open_.calls[k]), open_.waits[k]));
+    for (std::size_t k = 0; k < open_.calls.size(); ++k) out.push_back(member(call(open_.calls[k]), open_.waits[k]));
     return out;
   }
 
@@ -88,12 +87,10 @@ class Combiner {
     return backend_.launch_together(members());
   }
 
-  /// Several multiprocessors would read much faster than one.
+  /// Several multiprocessors would move much data faster than one.
   bool suits_one_block(const CallKernel& c) const {
-    if (c.launch->grid[0].is_constant(1)) return true;
-    for (std::size_t k = 0; k < c.buffers.size(); ++k)
-      if (!c.written[k] && bytes_of(c.buffers[k]) > kLittle) return false;
-    return true;
+    return c.launch->grid[0].is_constant(1) ||
+           std::ranges::all_of(c.buffers, [&](BufferId b) { return bytes_of(b) <= kLittle; });
   }
 
   void finish() {

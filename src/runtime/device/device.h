@@ -25,8 +25,7 @@ struct Launch {
   std::uint32_t grid[3] = {0, 0, 0}, block = 0, shared_bytes = 0;
   std::int64_t extent = 0;  ///< CPU
   int chunks = 1;           ///< CPU
-  bool early = false;       ///< GPU: the kernel itself waits for the one before it, and only then lets others begin
-  std::uint32_t bytes = 0;  ///< GPU: where the table holds the bytes of each buffer; 0: they are not known
+  bool early = false;       ///< GPU: the kernel itself waits for the one before it
 };
 
 /// What a kernel that may fail finds in place of a status word on a device that runs ahead of the host, in memory of

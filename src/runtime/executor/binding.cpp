@@ -474,16 +474,7 @@ BoundStep Binding::bind_kernel(const KernelCall& call, std::uint32_t failure, st
   now_.words.push_back(failures_.word_of(failure, step, !gpu));
   if (!gpu) scalars(call, now_.words);
   descriptors(call, bound, now_.words, [&](BufferId b, std::uint64_t offset) { point(b, offset); });
-  if (bound.launch.early) bound.launch.bytes = bytes_of_buffers(call);
   return bound;
-}
-
-std::uint32_t Binding::bytes_of_buffers(const KernelCall& call) {
-  const auto at = static_cast<std::uint32_t>(now_.words.size());
-  if (std::ranges::any_of(call.buffers, [&](BufferId b) { return is_late(plan_.buffers[memory_of_[b]].bytes); }))
-    return 0;
-  for (BufferId b : call.buffers) now_.words.push_back(reinterpret_cast<void*>(now_.buffer_bytes[memory_of_[b]]));
-  return at;
 }
 
 void Binding::scalars(const KernelCall& call, std::vector<void*>& words) const {

@@ -157,7 +157,6 @@ class Binding {
   void check_limit() const;
   void bind_steps();
   BoundStep bind_kernel(const KernelCall&, std::uint32_t failure, std::size_t step);
-  std::uint32_t bytes_of_buffers(const KernelCall&);  ///< Launch::bytes
   BoundStep bind_extern(const ExternCall&, std::uint32_t site);
   BoundStep bind_host(const HostCall&, HostOp&);
   void bind_results();

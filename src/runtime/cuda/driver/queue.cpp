@@ -167,23 +167,9 @@ void CudaQueue::copy_ahead(const Tensor& to, const Tensor& from) {
   driver().check(driver().copy_to_host(to.bytes(), address(from), bytes_of(to), stream()), "copy memory to the host");
 }
 
-void CudaQueue::note_in_flight(const Launch& l, void* const* words) {
-  InFlight& now = in_flight();
-  now.clear();
-  if (!l.early) return;
-  now.set_lets_begin(true);
-  if (l.bytes == 0) return now.add_anything();
-  // What came before has ended where the next kernel begins: a kernel of Coil's own waits for it first.
-  for (std::uint32_t k = 0; k < l.buffer_count; ++k) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(words[l.words + k]);
-    now.add({begin, begin + reinterpret_cast<std::uintptr_t>(words[l.bytes + k])});
-  }
-}
-
 void CudaQueue::launch(const Launch& l, void* const* words) {
-  // Behind work that lets nobody begin, asking for it costs some of a microsecond.
-  const bool early = l.early && in_flight().lets_begin();
-  note_in_flight(l, words);
+  in_flight().clear();
+  if (l.early) in_flight().add_anything();
   auto* function = static_cast<Function>(const_cast<void*>(l.kernel));
   if (l.shared_bytes > kSharedUnasked) {
     if (l.shared_bytes > static_cast<std::uint32_t>(device_->shared_bytes()))
@@ -203,9 +189,9 @@ void CudaQueue::launch(const Launch& l, void* const* words) {
     }
   std::size_t bytes = l.word_count * sizeof(void*);
   void* arguments[] = {kLaunchBuffer, const_cast<void**>(words + l.words), kLaunchBufferSize, &bytes, kLaunchEnd};
-  if (early) {
-    LaunchAttribute begins{kLaunchEarly, 1};
-    const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]}, {l.block, 1, 1}, l.shared_bytes, stream(), &begins, 1};
+  if (l.early) {
+    LaunchAttribute early{kLaunchEarly, 1};
+    const LaunchConfig config{{l.grid[0], l.grid[1], l.grid[2]}, {l.block, 1, 1}, l.shared_bytes, stream(), &early, 1};
     return driver().check(driver().launch_with(&config, function, nullptr, arguments), "launch a kernel");
   }
   driver().check(driver().launch(function, l.grid[0], l.grid[1], l.grid[2], l.block, 1, 1, l.shared_bytes, stream(),
@@ -326,12 +312,11 @@ void CudaQueue::begin_step(const StepOrder& order) {
     wait_for(r.lanes.back(), r.begun);
   }
   r.lane = order.lane;
-  // Whether a recorded kernel that may begin early waits for the end of what its lane waits for is not documented.
+  // A kernel of a library may begin before what its lane waits for has ended, as it may on one lane.
   for (std::uint32_t step : order.after) {
     const Recording::Done& done = r.done.at(step);
     wait_for(stream(), done.event);
     in_flight().add(done.in_flight);
-    in_flight().set_lets_begin(false);
   }
 }
 

@@ -91,7 +91,6 @@ class CudaQueue final : public Queue {
   /// device.
   bool work_ends() const;
   /// Where in its block each argument of a kernel lies that takes tensor maps; nothing of other kernels.
-  void note_in_flight(const Launch&, void* const* words);
   const std::vector<std::uint32_t>& arguments_apart(Function);
   Event mark(Stream);
   void wait_for(Stream, Event);
