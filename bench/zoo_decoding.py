@@ -65,7 +65,7 @@ class GrowingStep(nn.Module):
 
 
 class DecoderStep(nn.Module):
-    """A step of the decoder of a model with an encoder, whose own keys, and those of the encoder's states, are there."""
+    """A step of the decoder of a model with an encoder, whose own keys and those of the encoder's states are there."""
 
     def __init__(self, model, samples, heads, size, layers):
         super().__init__()

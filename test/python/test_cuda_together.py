@@ -1,18 +1,21 @@
-"""Small kernels that CUDA launches as one: values (with --device cuda, on a GPU), that NVRTC takes them, and that the
-call may be told not to.
+"""Small kernels that CUDA launches as one: values on the CPU's emulation (with --device cuda, on a GPU), that NVRTC takes
+them, and that a compile may be told not to.
 """
 
 import pytest
 import torch
 
 from coil_harness import check, coil_ok, export
+from emitted import emit
+from emulated_cuda import library_calls_of_its_own, load_emulated  # noqa: F401 (the fixture serves by being here)
 from test_cuda_text import NVRTC
+from test_emit_cuda import CUDA, check_calls
 
 EXPERTS, CHOSEN, WIDTH = 12, 3, 64
 
 
 class Routing(torch.nn.Module):
-    """Which experts tokens go to, how many each has, and a mean of what they make: a chain of kernels of a few threads."""
+    """Which experts tokens go to, how many each has, a mean of what they make: a chain of kernels of a few threads."""
 
     def forward(self, scores, x):
         weights, experts = scores.softmax(-1).topk(CHOSEN)
@@ -44,21 +47,36 @@ ROUTING = torch.randn(1, EXPERTS), torch.randn(1, WIDTH)
 CACHE = *(torch.randn(2, 1, 8) for _ in range(3)), torch.tensor([5])
 
 
-def test_routing():
-    check(Routing(), ROUTING, others=[(torch.randn(1, EXPERTS), torch.randn(1, WIDTH))])
+PROGRAMS = {
+    "routing": (Routing(), [ROUTING, (torch.randn(1, EXPERTS), torch.randn(1, WIDTH))]),
+    "cache": (Cache(), [CACHE, (*CACHE[:3], torch.tensor([15]))]),
+}
 
 
-def test_cache():
-    check(Cache(), CACHE, others=[(*CACHE[:3], torch.tensor([15]))])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_values(program):
+    module, (inputs, *others) = PROGRAMS[program]
+    check(module, inputs, others=others)
+
+
+@pytest.mark.cpu("compiles for a GPU by itself")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_values_where_there_is_no_gpu(program, tmp_path):
+    module, calls = PROGRAMS[program]
+    export(module, calls[0], tmp_path / "m.pt2")
+    file = emit(tmp_path / "m.pt2", "python", *CUDA)
+    assert "coil_together_" in file.read_text()
+    emitted = load_emulated(file)
+    check_calls(lambda *args: emitted.call(list(args)), module, calls)
 
 
 @pytest.mark.cpu("compiles for a GPU by itself")
 @pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("program", ["routing", "cache"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_compiles(program, arch, tmp_path):
-    module, inputs = {"routing": (Routing(), ROUTING), "cache": (Cache(), CACHE)}[program]
-    export(module, inputs, tmp_path / "m.pt2")
+    module, calls = PROGRAMS[program]
+    export(module, calls[0], tmp_path / "m.pt2")
     options = ("--device", "cuda", "--set", f"cuda.arch={arch}", "--set", f"cuda.nvrtc={NVRTC}")
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", *options)
     launches = lambda *more: coil_ok("explain", tmp_path / "m.pt2", *options, *more).stdout.split(" kernels, ")[0]

@@ -37,7 +37,8 @@ struct uint4 {
 };
 #define threadIdx c_thread_at
 #define blockIdx c_block_at
-#define c_sync c_wait
+#define c_sync c_meet_all
+template <int N> C_FN void c_sync_first() { c_meet(N); }
 #define c_sync_warp c_wait
 C_FN void c_fence() {}
 C_FN void c_begin() {}
@@ -81,7 +82,7 @@ C_FN u32 c_match(u32 x) {
 }
 C_FN void c_cluster_begin() {}
 C_FN void c_cluster_begun() {}
-#define c_cluster_sync c_wait
+#define c_cluster_sync c_meet_all
 template <class A, class B> static A c_as(B x) {
   A r;
   memcpy(&r, &x, sizeof r);

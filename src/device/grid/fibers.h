@@ -1,10 +1,11 @@
-// The threads of a grid's kernels on a CPU. A block's threads are fibers that take turns; at a barrier or an exchange
-// between lanes each waits for the others of its block or warp.
+// The threads of a grid's kernels on a CPU. A block's threads are fibers that take turns; at a barrier each waits for
+// the others of its block, or for the first of them, and at an exchange between lanes for those of its warp.
 #pragma once
 
 // @piece fibers
 #undef _FORTIFY_SOURCE  // whose longjmp takes another stack for a frame that has returned
 #include <setjmp.h>
+#include <stdlib.h>
 #include <ucontext.h>
 #include <algorithm>
 #include <array>
@@ -25,7 +26,8 @@ struct c_fiber {
   jmp_buf place;
   bool begun = false;
   bool done = false;
-  unsigned waits = 0;
+  unsigned waits = 0;    // for its warp, since the last barrier
+  unsigned barrier = 0;  // how many threads of the block, from the first on, meet where it stands; 0: it is at no barrier
 };
 constexpr unsigned long c_stack_bytes = 1 << 16;
 struct c_block {
@@ -71,12 +73,63 @@ static void c_resume(c_block& block) {
   f.begun = true;
   c_begin_fiber(block);
 }
-// Every live thread of the block comes to its next wait before any goes on.
+// Every live thread of the warp that is at no barrier comes to its next wait before any goes on.
 static void c_wait() {
   c_block* b = c_here;
   c_fiber& f = b->fibers[b->now];
   ++f.waits;
   c_leave(f.place, b->main);
+}
+// The first `count` threads of the block meet, as far as they are live.
+static void c_meet(unsigned count) {
+  c_block* b = c_here;
+  c_fiber& f = b->fibers[b->now];
+  f.barrier = count;
+  c_leave(f.place, b->main);
+}
+static void c_meet_all() { c_meet((unsigned)c_here->fibers.size()); }
+// The fewest waits of a warp's threads that may go on; ~0 where none may.
+static unsigned c_least_waits(const c_block& block, unsigned warp) {
+  unsigned least = ~0u;
+  for (unsigned t = warp; t < warp + 32 && t < block.fibers.size(); ++t) {
+    const c_fiber& f = block.fibers[t];
+    if (!f.done && f.barrier == 0) least = std::min(least, f.waits);
+  }
+  return least;
+}
+// Lets those go on who have all met at a barrier. False where there are none.
+static bool c_let_go(c_block& block) {
+  for (const c_fiber& first : block.fibers) {
+    const unsigned count = first.done ? 0 : first.barrier;
+    if (count == 0) continue;
+    bool all = true;
+    for (unsigned t = 0; t < count; ++t) all = all && (block.fibers[t].done || block.fibers[t].barrier == count);
+    if (!all) continue;
+    for (unsigned t = 0; t < count; ++t) block.fibers[t].barrier = block.fibers[t].waits = 0;
+    return true;
+  }
+  return false;
+}
+// Runs the block's threads to their ends. `at` tells them who they are.
+template <class At> static void c_run_fibers(c_block& block, const At& at) {
+  for (c_fiber& f : block.fibers) f.done = false, f.waits = f.barrier = 0;
+  for (bool live = true; live;) {
+    bool ran = false;
+    for (unsigned warp = 0; warp < block.fibers.size(); warp += 32) {
+      const unsigned least = c_least_waits(block, warp);
+      for (unsigned t = warp; t < warp + 32 && t < block.fibers.size(); ++t) {
+        const c_fiber& f = block.fibers[t];
+        if (f.done || f.barrier != 0 || f.waits != least) continue;
+        block.now = t;
+        at(t);
+        c_resume(block);
+        ran = true;
+      }
+    }
+    live = ran || c_let_go(block);
+  }
+  for (const c_fiber& f : block.fibers)
+    if (!f.done) abort();  // some wait at a barrier for others who never come
 }
 static void c_launch(const unsigned long* grid, unsigned block_threads, unsigned cluster, bool waits,
                      const std::function<void()>& body) {
@@ -102,22 +155,10 @@ static void c_launch(const unsigned long* grid, unsigned block_threads, unsigned
           continue;
         }
         block.slots.assign(threads, 0);
-        for (c_fiber& f : block.fibers) f.done = false, f.waits = 0;
-        for (bool live = true; live;) {
-          // One round: from one wait to the next.
-          live = false;
-          unsigned least = ~0u;
-          for (const c_fiber& f : block.fibers)
-            if (!f.done) least = std::min(least, f.waits), live = true;
-          for (unsigned t = 0; t < threads; ++t) {
-            const c_fiber& f = block.fibers[t];
-            if (f.done || f.waits != least) continue;
-            block.now = t;
-            c_thread_at.x = t % block_threads;
-            c_block_at.x = (unsigned)x + t / block_threads;
-            c_resume(block);
-          }
-        }
+        c_run_fibers(block, [&](unsigned t) {
+          c_thread_at.x = t % block_threads;
+          c_block_at.x = (unsigned)x + t / block_threads;
+        });
       }
   c_here = nullptr;
 }

@@ -53,7 +53,7 @@ namespace metal {
 namespace mem_flags {
 enum { mem_none = 0, mem_device = 1, mem_threadgroup = 2 };
 }
-static inline void threadgroup_barrier(int) { c_wait(); }
+static inline void threadgroup_barrier(int) { c_meet_all(); }
 static inline void simdgroup_barrier(int) { c_wait(); }
 // @for $f: exp, exp2, log, log2, log10, sin, cos, tan, asin, acos, atan, sinh, cosh, tanh, asinh, acosh, atanh
 static inline float $f(float x) { return std::$f(x); }
