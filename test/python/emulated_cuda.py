@@ -57,6 +57,7 @@ class EmulatedKernels:
                         "g++",
                         "-std=c++20",
                         "-O1",
+                        "-fwrapv",
                         "-w",
                         "-fPIC",
                         "-shared",

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import user_edges  # noqa: F401
+import user_fields  # noqa: F401
 import user_indices  # noqa: F401
 import user_mixed  # noqa: F401
 import user_numbers  # noqa: F401

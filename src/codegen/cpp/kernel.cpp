@@ -201,7 +201,10 @@ void Printer::name_steady_reads() {
   }
   std::vector<sym::Expr> moving{nest_.outer.back().var};
   for (const LoopDim& d : nest_.inner) moving.push_back(d.var);
+  // A loop that never runs reads nothing.
+  if (!std::ranges::all_of(nest_.inner, [&](const LoopDim& d) { return env().statically_known_le(1, d.size); })) return;
   std::set<Scalar> steady;
+  bool guarded = false;
   for (Scalar n : ir::topological(roots)) {
     const bool reads = ir::is_load(n),
                written = reads && std::ranges::any_of(nest_.statements,
@@ -212,7 +215,10 @@ void Printer::name_steady_reads() {
         !std::ranges::all_of(n->args, [&](Scalar a) { return steady.contains(a); }))
       continue;
     steady.insert(n);
-    if (reads || n->op == ScalarOp::CheckIndex) name(n);
+    if (!reads && n->op != ScalarOp::CheckIndex) continue;
+    if (!std::exchange(guarded, true) && !env().statically_known_le(1, nest_.outer.back().size))
+      line("if (v0 >= v1) continue;");
+    name(n);
   }
 }
 
