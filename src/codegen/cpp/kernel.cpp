@@ -253,7 +253,7 @@ void Printer::inner_level() {
   with_bodies(
       statements, [&](Statement& s) { s.body = assume(s.body); },
       [&] {
-        line("{");
+        line(where_inner_loops_run() + "{");
         if (flat(statements)) {
           in_scope([&] { flat_points(statements); });
         } else {
@@ -271,6 +271,14 @@ void Printer::inner_level() {
       });
   for (const Statement* s : statements)
     if (s->role == Role::Reduce) finish_reduction(*s);
+}
+
+/// In front of what stands before the inner loops, which a loop that never runs may not read.
+std::string Printer::where_inner_loops_run() {
+  std::string conditions;
+  for (const LoopDim& d : nest_.inner)
+    if (!env().statically_known_le(1, d.size)) conditions += (conditions.empty() ? "" : " && ") + text(d.size) + " > 0";
+  return conditions.empty() ? "" : "if (" + conditions + ") ";
 }
 
 void Printer::inner_loops(std::size_t d, const std::vector<Scalar>& nodes, const std::vector<Statement*>& statements) {

@@ -74,6 +74,7 @@ class Printer {
   /// Names what is read at places that do not change along the vectors, and checks of such places: the compiler may not
   /// move them out of a loop that stores.
   void name_steady_reads();
+  std::string where_inner_loops_run();
   /// A loop over full vectors of [from, to), and what is left as a vector of n lanes.
   template <class F>
   void vector_loop(const LoopDim& dim, const std::string& from, const std::string& to, F body) {

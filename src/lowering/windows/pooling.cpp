@@ -137,13 +137,15 @@ LoweringFunction average_pool(std::size_t spatial) {
   };
 }
 
-/// Windows from floor(i*in/out) to ceil((i+1)*in/out): of one size when out divides in, else masked to theirs.
+/// Windows from floor(i*in/out) to ceil((i+1)*in/out): of one size when out divides in, else masked to theirs. Where
+/// there are none they are those of one, which no loop comes to.
 Window adaptive_window(Context& ctx, const TensorBox& box, const Exprs& sizes, std::size_t spatial,
                        std::vector<Expr>& lengths) {
   const std::size_t lead = box.rank() - spatial;
   Window w{sizes, {}, ctx.graph.ivars(lead), condition(ctx, 1), {}};
   for (std::size_t d = 0; d < spatial; ++d) {
-    const Expr in = box.sizes[lead + d], out = sizes[lead + d], i = ctx.graph.ivar(lead + d), r = ctx.graph.rvar(d);
+    const Expr in = box.sizes[lead + d], out = sizes[lead + d].is_constant(0) ? Expr(1) : sizes[lead + d],
+               i = ctx.graph.ivar(lead + d), r = ctx.graph.rvar(d);
     if (ctx.graph.env().statically_known_multiple_of(in, out)) {
       const Expr length = ctx.graph.env().simplify(sym::floor_div(in, out));
       w.starts.push_back(i * length);

@@ -185,8 +185,11 @@ Value attention(Rewriter& r) {
     return flash || r.flag("enable_gqa") ? shared_product(r, a, b) : Value(r.call("aten.matmul.default", {a, b}));
   };
   const Value scores = masked_scores(r, r.mul(product(query, transposed(r, r["key"])), scale_of(r)));
-  const Value masked = r.call("aten.eq.Scalar", {r.call("aten.amax.default", {scores, dims_value({-1}), true}), kLow});
-  Value weights = r.call("aten.where.ScalarSelf", {masked, 0.0, r.call("aten._softmax.default", {scores, -1, false})});
+  Value weights = r.call("aten._softmax.default", {scores, -1, false});
+  if (!r.meta(scores).sizes.back().is_constant(0)) {
+    const Value most = r.call("aten.amax.default", {scores, dims_value({-1}), true});
+    weights = r.call("aten.where.ScalarSelf", {r.call("aten.eq.Scalar", {most, kLow}), 0.0, weights});
+  }
   if (r.real("dropout_p") != 0) weights = r.call("aten.dropout.default", {weights, r.real("dropout_p"), true});
   const Value made = product(weights, r["value"]);
   if (!flash) return made;
