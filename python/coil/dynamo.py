@@ -7,7 +7,6 @@ import dataclasses
 import functools
 
 import torch
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from . import (
     _native,
@@ -109,20 +108,6 @@ def _safe_softmax(self, dim, dtype=None):
     return torch.where((self if dtype is None else self.to(dtype)).amax(dim, keepdim=True) == -torch.inf, 0.0, made)
 
 
-_GRADIENTS_OF_MEANS = [
-    getattr(torch.ops.aten, f"{loss}_loss_backward").default for loss in ("mse", "smooth_l1", "huber")
-]
-
-
-def _of_a_mean(backward):
-    """Torch's own divide by the number of elements, be it 0."""
-
-    def of_elements(grad, self, *rest):
-        return torch.empty_like(self) if statically_known_true(self.numel() == 0) else backward(grad, self, *rest)
-
-    return of_elements
-
-
 def _native_group_norm(input, weight, bias, N, C, HxW, group, eps):
     """With the dimensions of a picture left apart, where torch's own makes one of channels and places, which lie far
     from each other in channels-last memory.
@@ -173,7 +158,6 @@ def _torch_decompositions(differentiated):
             torch.ops.aten.threshold_backward.default: _threshold_backward,
             torch.ops.aten.hardtanh_backward.default: _hardtanh_backward,
         }
-        | {op: _of_a_mean(torch._decomp.decomposition_table[op]) for op in _GRADIENTS_OF_MEANS}
         | TRANSFORMER_LAYERS
     )
     return {
