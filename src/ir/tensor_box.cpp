@@ -174,7 +174,7 @@ TensorBox made_once(const TensorBox& box) {
     const Expr var = graph.ivar(d);
     const bool moves = std::ranges::any_of(
         nodes, [&](Scalar n) { return std::ranges::any_of(n->index, [&](Expr e) { return sym::contains(e, var); }); });
-    if (!moves) sizes[d] = 1, index[d] = 0;
+    if (!moves && graph.env().statically_known_le(1, sizes[d])) sizes[d] = 1, index[d] = 0;
   }
   if (sizes == s.sizes) return box;
   TensorBox small = make_pointwise(graph, s.dtype, s.device, std::move(sizes), s.body, s.strides);
@@ -355,6 +355,8 @@ class SplitReduction {
 TensorBox make_reduction(Graph& graph, DType dtype, Device device, Exprs sizes, Exprs reduced, ReductionKind kind,
                          Scalar body, Exprs strides, ReadAgain again) {
   auto origins = graph.provenance.of(body);
+  // What would be read may be memory of no elements.
+  if (sym::product(reduced).is_constant(0)) body = graph.pool().constant(body->dtype, 0);
   if (std::all_of(reduced.begin(), reduced.end(), [](const Expr& e) { return e.is_constant(1); })) {
     TensorBox box = reduce_nothing(graph, dtype, device, sizes, reduced.size(), kind, body, strides);
     if (!is_position(kind)) box.storage->origins = std::move(origins);

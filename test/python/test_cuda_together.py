@@ -1,5 +1,5 @@
-"""Small kernels that CUDA launches as one: values on the CPU's emulation (with --device cuda, on a GPU), that NVRTC takes
-them, and that a compile may be told not to.
+"""Small kernels that CUDA launches as one: values on the CPU's emulation (with --device cuda, on a GPU), that NVRTC
+takes them, and that a compile may be told not to.
 """
 
 import pytest

@@ -27,7 +27,7 @@ struct c_fiber {
   bool begun = false;
   bool done = false;
   unsigned waits = 0;    // for its warp, since the last barrier
-  unsigned barrier = 0;  // how many threads of the block, from the first on, meet where it stands; 0: it is at no barrier
+  unsigned barrier = 0;  // how many threads, from the first on, meet where it stands; 0: it is at no barrier
 };
 constexpr unsigned long c_stack_bytes = 1 << 16;
 struct c_block {
