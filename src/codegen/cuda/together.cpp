@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "codegen/cuda/dialect.h"
-#include "support/ceil_div.h"
 
 namespace coil::codegen {
 namespace {
@@ -16,6 +16,7 @@ constexpr std::int64_t kMostBeside = 1 << 14;  // threads of a kernel beside oth
 constexpr std::int64_t kMostTurns = 2;         // of a block over the threads of one of its kernels
 constexpr std::int64_t kFewThreads = 128;      // of a block that may take more turns, most of which have nothing to do
 constexpr std::int64_t kMostTurnsOfFew = 8;
+constexpr std::size_t kMostMembers = 16;
 constexpr std::size_t kMostPointers = 480;  // of a launch: what fits into 4 KiB of arguments
 
 /// What a kernel's text asks of the threads that run it.
@@ -195,6 +196,7 @@ class Writer {
 }  // namespace
 
 std::optional<SymbolicLaunch> launch_cuda_kernels_together(std::span<const MemberKernel> members) {
+  if (members.size() > kMostMembers) return std::nullopt;
   std::size_t pointers = 0;
   std::int64_t shared = 0;
   for (const MemberKernel& k : members) {

@@ -40,6 +40,14 @@ C_FN c_group_tile c_find_group(const c_offsets<Offset>& o, i64 rows, i64 tile, i
   return {o.count, rows, rows, 0};
 }
 
+// What a tile multiplies, from a column on: its rows and the matrix of its group, each of which begins `each` elements
+// behind the one before. Rows of no group have sums of nothing.
+C_FN c_operands<> c_operands_of(const c_group_tile& tile, int groups, const c_matrix& x, const c_matrix& w, i64 each,
+                                i64 from, i64 columns, i64 depth) {
+  const bool some = tile.group < groups;
+  return {x, {w.at + (some ? tile.group * each : 0), w.row}, tile.first, tile.end, from, columns, some ? depth : 0};
+}
+
 // y = x times the group's matrix. ALONG: elements of a matrix that are summed over lie side by side, so that a row of
 // it is one of y's columns.
 template <bool BF16, bool ALONG, int M, int N, int STAGES, class Offset>
@@ -47,14 +55,7 @@ C_FN void c_grouped_product(u16* shared, const c_matrix& x, i64 rows, i64 depth,
                             i64 columns, const c_offsets<Offset>& offsets, u16* y, i64 y_row, i64* status) {
   const c_group_tile tile = c_find_group<M>(offsets, rows, blockIdx.x, (columns + N - 1) / N, status);
   if (tile.first >= tile.end) return;
-  const bool some = tile.group < offsets.count;
-  const c_operands<> o{x,
-                       {w.at + (some ? tile.group * each : 0), w.row},
-                       tile.first,
-                       tile.end,
-                       tile.across * N,
-                       columns,
-                       some ? depth : 0};
+  const c_operands<> o = c_operands_of(tile, offsets.count, x, w, each, tile.across * N, columns, depth);
   c_product_tile<BF16, ALONG, M, N, STAGES>(
       shared, o, [&](i64 row, i64 column, f32 p, f32 q) { c_put_two<BF16>(y + row * y_row + column, p, q); });
 }

@@ -11,14 +11,7 @@ C_FN void c_thin_groups(uint4* shared, const c_matrix& x, i64 rows, i64 depth, c
   const i64 across = (columns + Piece::columns - 1) / Piece::columns;
   const c_group_tile tile = c_find_group<8 * T>(offsets, rows, blockIdx.x, across, status);
   if (tile.first >= tile.end) return;
-  const bool some = tile.group < offsets.count;
-  const c_operands<> o{x,
-                       {w.at + (some ? tile.group * each : 0), w.row},
-                       tile.first,
-                       tile.end,
-                       tile.across * Piece::columns,
-                       columns,
-                       some ? depth : 0};
+  const c_operands<> o = c_operands_of(tile, offsets.count, x, w, each, tile.across * Piece::columns, columns, depth);
   c_thin_tile<BF16, Piece, WARPS, T, STAGES, 1>(
       shared, 0, o, [&](i64 row, i64 column, f32 p, f32 q) { c_put_two<BF16>(y + row * y_row + column, p, q); });
 }

@@ -1,8 +1,6 @@
 #include "passes/wrapper/combine_launches.h"
 
 #include <algorithm>
-#include <map>
-#include <ranges>
 #include <set>
 
 #include "passes/wrapper/joined_launches.h"
@@ -11,7 +9,8 @@
 namespace coil::wrapper {
 namespace {
 
-constexpr std::int64_t kLittle = 1 << 15;  // bytes of what one block reads as fast as several
+constexpr std::int64_t kLittle = 1 << 15;  // bytes of a buffer that one block moves as fast as several
+
 /// Calls that become one where the last of them is.
 struct Together {
   std::vector<std::size_t> calls;  ///< places among the lines
@@ -39,8 +38,9 @@ class Combiner {
     if (!call.launch || !call.alternatives.empty() || call.when || !p_.kernels[call.kernel].parts) return false;
     const codegen::MemberKernel alone = member(call, false);
     if (!backend_.launch_together({&alone, 1})) return false;
+    // Other ranks are told by lines of their own when they may look at communication buffers.
     return std::ranges::all_of(call.buffers, [&](BufferId b) {
-      return p_.buffers[b].kind != BufferKind::Temporary || bytes_of(b) <= kJoinedTemporary;
+      return !p_.buffers[b].comm && (p_.buffers[b].kind != BufferKind::Temporary || bytes_of(b) <= kJoinedTemporary);
     });
   }
 
