@@ -182,7 +182,7 @@ STEPS = {
     for samples in (1, 16)
 }
 PROMPTS = {
-    f"{name}_{kind}": step(*FAMILIES[name][:1], samples, FAMILIES[name][1], length, before)
+    f"{name}_{kind}": step(FAMILIES[name][0], samples, FAMILIES[name][1], length, before)
     for name in ("llama", "gpt_neox", "qwen3", "gemma")
     for kind, samples, length, before in (("guesses", 4, 8, BEFORE), ("prompt", 1, 512, 0))
 }
