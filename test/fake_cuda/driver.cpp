@@ -486,6 +486,36 @@ Result cuStreamIsCapturing(void* stream, int* status) {
   CHECKED(usable(stream));
   return *status = stream_of(stream).capture ? 1 : 0, kDone;
 }
+// A node is told by its place, from 1 on.
+Result cuStreamGetCaptureInfo_v2(void* stream, int* status, unsigned long long*, void** graph, void* const** nodes,
+                                 std::size_t* count) {
+  std::lock_guard lock(driver().mutex);
+  CHECKED(usable(stream));
+  FakeStream& s = stream_of(stream);
+  *status = s.capture ? 1 : 0;
+  if (!s.capture) return kDone;
+  s.shown.clear();
+  for (std::size_t n : s.frontier) s.shown.push_back(reinterpret_cast<void*>(n + 1));
+  return *graph = s.capture.get(), *nodes = s.shown.data(), *count = s.shown.size(), kDone;
+}
+Result cuGraphAddEmptyNode(void** node, void* graph, void* const* before, std::size_t count) {
+  ENTER("cuGraphAddEmptyNode");
+  note("cuGraphAddEmptyNode");
+  GraphNode added{[] {}, {}};
+  for (std::size_t k = 0; k < count; ++k) added.after.insert(reinterpret_cast<std::size_t>(before[k]) - 1);
+  auto& nodes = static_cast<Capture*>(graph)->nodes;
+  nodes.push_back(std::move(added));
+  return *node = reinterpret_cast<void*>(nodes.size()), kDone;
+}
+Result cuStreamUpdateCaptureDependencies(void* stream, void* const* nodes, std::size_t count, unsigned) {
+  ENTER("cuStreamUpdateCaptureDependencies");
+  CHECKED(usable(stream));
+  FakeStream& s = stream_of(stream);
+  if (!s.capture) return kInvalidValue;
+  s.frontier.clear();
+  for (std::size_t k = 0; k < count; ++k) s.frontier.insert(reinterpret_cast<std::size_t>(nodes[k]) - 1);
+  return kDone;
+}
 Result cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
   ENTER("cuGraphInstantiateWithFlags");
   ++driver().machine.live_graphs;

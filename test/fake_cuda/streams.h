@@ -40,6 +40,7 @@ struct FakeStream {
   std::shared_ptr<Capture> capture;
   bool origin = false;             ///< the capture began here
   std::set<std::size_t> frontier;  ///< nodes that its next node waits for
+  std::vector<void*> shown;        ///< the frontier as it was told last
 };
 
 struct FakeEvent {

@@ -156,6 +156,7 @@ void Blas::Plan::run(const void* a, const void* b, const void* c, void* d, const
                             choice.algorithm.data, workspace, choice.workspace, blas_.queue_.stream()),
               "multiply matrices");
   blas_.queue_.in_flight().add_anything();
+  blas_.queue_.in_flight().set_lets_begin(true);
 }
 
 }  // namespace coil::runtime::cuda

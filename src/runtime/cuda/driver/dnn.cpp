@@ -387,6 +387,7 @@ void DnnGraph::run(std::span<const void* const> pointers, void* workspace) {
   wait_for_operands(pointers);
   dnn_.check(dnn_.execute_(dnn_.handle(), plan_, pack_), "run");
   dnn_.queue().in_flight().add(ranges(written_, pointers));
+  dnn_.queue().in_flight().set_lets_begin(false);
 }
 
 std::vector<ByteRange> DnnGraph::ranges(std::span<const std::size_t> places,

@@ -17,6 +17,7 @@ using Event = struct CUevent_st*;
 using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;
 using Graph = struct CUgraph_st*;
+using GraphNode = struct CUgraphNode_st*;
 using GraphExec = struct CUgraphExec_st*;
 
 // Values of cuda.h.
@@ -24,7 +25,8 @@ inline constexpr Result kSuccess = 0, kOutOfMemory = 2, kNoDevice = 100, kInvali
                         kUnsupportedPtxVersion = 222, kNotFound = 500, kNotReady = 600;
 inline constexpr unsigned kStreamDefault = 0, kStreamNonBlocking = 1, kHostAllocPortable = 1, kHostAllocMapped = 2,
                           kEventNoTiming = 2;
-inline constexpr int kCaptureThreadLocal = 1;
+inline constexpr int kCaptureThreadLocal = 1, kCaptureActive = 1;
+inline constexpr unsigned kSetCaptureDependencies = 1;
 inline constexpr int kAttributeMajor = 75, kAttributeMinor = 76, kAttributeSharedOptin = 97, kAttributeL2 = 38,
                      kAttributeClock = 13, kAttributeMultiprocessors = 16, kAttributeMemoryClock = 36,
                      kAttributeBusWidth = 37;  // clocks in kHz, the width in bits
@@ -109,6 +111,10 @@ struct LaunchConfig {
   X(share, "cuIpcGetMemHandle", (MemoryHandle*, Address))                                                            \
   X(share_open, "cuIpcOpenMemHandle_v2", (Address*, MemoryHandle, unsigned))                                         \
   X(share_close, "cuIpcCloseMemHandle", (Address))                                                                   \
+  X(capture_info, "cuStreamGetCaptureInfo_v2",                                                                       \
+    (Stream, int*, std::uint64_t*, Graph*, const GraphNode**, std::size_t*))                                         \
+  X(capture_behind, "cuStreamUpdateCaptureDependencies", (Stream, GraphNode*, std::size_t, unsigned))                \
+  X(graph_add_empty, "cuGraphAddEmptyNode", (GraphNode*, Graph, const GraphNode*, std::size_t))                      \
   X(function_parameter, "cuFuncGetParamInfo", (Function, std::size_t, std::size_t*, std::size_t*))                   \
   X(tensor_map, "cuTensorMapEncodeTiled",                                                                            \
     (void*, int, unsigned, void*, const std::uint64_t*, const std::uint64_t*, const unsigned*, const unsigned*, int, \

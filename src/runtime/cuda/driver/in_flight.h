@@ -27,16 +27,20 @@ class InFlight {
     add(std::span<const ByteRange>(other.written_));
   }
   void add_anything() {
-    clear();
+    written_.clear();
     anything_ = true;
   }
   void clear() {
-    anything_ = false;
+    anything_ = lets_begin_ = false;
     written_.clear();
   }
+  /// Whether the last work lets the kernel behind it begin before it ends, where that one asks for it.
+  bool lets_begin() const { return lets_begin_; }
+  void set_lets_begin(bool lets) { lets_begin_ = lets; }
 
  private:
-  bool anything_ = true;            ///< as long as nothing is known
+  bool anything_ = true;  ///< as long as nothing is known
+  bool lets_begin_ = false;
   std::vector<ByteRange> written_;  ///< empty where it may be anything: the list does not grow from call to call
 };
 

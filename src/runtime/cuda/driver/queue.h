@@ -94,6 +94,8 @@ class CudaQueue final : public Queue {
   const std::vector<std::uint32_t>& arguments_apart(Function);
   Event mark(Stream);
   void wait_for(Stream, Event);
+  /// Puts a node that does nothing into what is being recorded. False: nothing is, or the driver cannot.
+  bool record_nothing();
   void end_lanes();
 
   void copy_here(const Tensor& to, const Tensor& from);
