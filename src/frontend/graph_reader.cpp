@@ -47,6 +47,13 @@ bool is_known_without_schema(std::string_view target) {
          fx::find_scalar_function(target);
 }
 
+/// Questions about types and sizes whose answers torch has taken as it traced: nothing in the graph reads them.
+bool was_answered(std::string_view target) {
+  constexpr std::string_view kQuestions[] = {"aten.promote_types.", "aten.result_type.", "aten.can_cast.",
+                                             "aten.is_same_size."};
+  return std::ranges::any_of(kQuestions, [&](std::string_view q) { return target.starts_with(q); });
+}
+
 /// The path of the innermost module in `key,path,type;key,path,type`.
 std::string module_path(std::string_view stack) {
   const std::string_view last = stack.substr(stack.rfind(';') + 1);
@@ -338,6 +345,7 @@ void GraphReader::read_batch_of_messages(const Json& node) {
 void GraphReader::read_call(const Json& node) {
   Call call;
   call.target = target_of(node["target"].as_string());
+  if (was_answered(call.target)) return;
   auto inputs = node["inputs"].items(), outputs = node["outputs"].items();
   if (call.target == kWithEffects) {
     if (inputs.size() < 2 || outputs.empty())

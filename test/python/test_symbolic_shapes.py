@@ -45,6 +45,28 @@ def test_broadcast_of_a_quotient_of_an_unknown_size(decomposed):
 
 
 @FORMS
+def test_tensors_made_of_sizes(decomposed):
+    """For these torch leaves questions about types in the graph, which nothing reads."""
+
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            n = x.shape[0]
+            assert x.is_same_size(x * 2)
+            wide = torch.promote_types(x.dtype, torch.float64)
+            assert torch.can_cast(x.dtype, wide)
+            return (
+                x[:, :2] * torch.tensor([2.0 / n, 1.0]),
+                torch.tensor([n, 2, 3]),
+                torch.tensor(n * 0.5),
+                x.to(wide),
+                x.to(torch.result_type(x, 3.5)),
+            )
+
+    example = lambda n: (torch.randn(n, 3),)
+    check(Program(), example(5), {"x": {0: torch.export.Dim.AUTO}}, [example(n) for n in (2, 9)], decomposed)
+
+
+@FORMS
 def test_a_size_that_only_sizes_need(decomposed):
     """Nothing reads what defines the size: it stays all the same, and before every use."""
 
