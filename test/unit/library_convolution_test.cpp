@@ -331,22 +331,41 @@ TEST(Convolution, WindowsAreTakenWhereOneDnnHasNoKernel) {
   EXPECT_NE(form({{"padding", Sizes{1}}}), "windows");
 }
 
+bool takes_windows(const Case& c, std::string_view isa) {
+  Operands in;
+  in.add(channels_last(c.x, DType::F32));
+  in.add(dense_view(DType::F32, c.weight));
+  const V y = channels_last(result_sizes(c), DType::F32);
+  return panels::pack_windows(convolution_problem(attributes_of(c), in.views, std::span(&y, 1)), in.tensors[1], isa)
+      .has_value();
+}
+
 TEST(Convolution, WindowsAreTakenForSequencesAndWideGapsByAvx2) {
   if (!machine_runs(kNarrow)) GTEST_SKIP() << "without AVX2 oneDNN has no kernels";
   const auto is_window = [](const Sizes& x, const Sizes& weight, std::int64_t gap, std::string_view isa) {
-    Case c{"", x, weight, Sizes(x.size() - 2, 1), Sizes(x.size() - 2, 0), Sizes(x.size() - 2, gap)};
-    Operands in;
-    in.add(channels_last(x, DType::F32));
-    in.add(dense_view(DType::F32, weight));
-    const V y = channels_last(result_sizes(c), DType::F32);
-    return panels::pack_windows(convolution_problem(attributes_of(c), in.views, std::span(&y, 1)), in.tensors[1], isa)
-        .has_value();
+    return takes_windows({"", x, weight, Sizes(x.size() - 2, 1), Sizes(x.size() - 2, 0), Sizes(x.size() - 2, gap)},
+                         isa);
   };
   EXPECT_TRUE(is_window({1, 64, 200}, {64, 64, 3}, 1, kNarrow));
   EXPECT_FALSE(is_window({1, 64, 200}, {64, 64, 1}, 1, kNarrow));
   EXPECT_FALSE(is_window({1, 64, 200}, {64, 64, 3}, 1, "avx512"));
   EXPECT_TRUE(is_window({1, 64, 20, 20}, {64, 64, 3, 3}, 4, kNarrow));
   EXPECT_FALSE(is_window({1, 64, 20, 20}, {64, 64, 3, 3}, 2, kNarrow));
+}
+
+TEST(Convolution, WindowsAreTakenWhereWhatOneDnnReadsSharesOneSetOfTheCache) {
+  const auto is_window = [](const Sizes& x, const Sizes& weight, std::int64_t stride) {
+    const std::size_t dims = x.size() - 2;
+    return takes_windows({"", x, weight, Sizes(dims, stride), Sizes(dims, 0), Sizes(dims, 1)}, "avx512");
+  };
+  EXPECT_TRUE(is_window({1, 512, 40}, {128, 512, 3}, 2));
+  EXPECT_TRUE(is_window({1, 1024, 40}, {128, 1024, 3}, 1));
+  EXPECT_TRUE(is_window({1, 512, 28, 28}, {128, 512, 1, 1}, 2));
+  EXPECT_FALSE(is_window({1, 512, 40}, {128, 512, 3}, 1));
+  EXPECT_FALSE(is_window({1, 512, 20}, {128, 512, 3}, 2)) << "the line is short";
+  EXPECT_FALSE(is_window({1, 512, 40}, {64, 512, 3}, 2)) << "it is read once or twice";
+  EXPECT_FALSE(is_window({1, 384, 40}, {128, 384, 3}, 2));
+  EXPECT_FALSE(is_window({1, 1024, 28, 28}, {128, 1024, 1, 1}, 1));
 }
 
 TEST(Convolution, RefusesAFormThatAnotherConvolutionHas) {

@@ -370,6 +370,15 @@ bool is_slow_on_avx2(const ConvolutionProblem& p) {
   return (p.spatial() == 1 && p.kernel(0) > 1) || p.dilation.back() >= kFarApart;
 }
 
+/// Whether what neighbouring results of a long line read lies multiples of 4 KiB apart, so that it shares one set of
+/// the first-level cache, as with 512 channels and a stride of 2: oneDNN reads it where it lies again and again.
+bool reads_one_cache_set(const ConvolutionProblem& p) {
+  constexpr std::int64_t kSets = 4096, kLongLine = 14;  // bytes over which the sets repeat; results
+  const std::int64_t step = p.stride.back() * p.x.sizes[1] * static_cast<std::int64_t>(sizeof(float));
+  const bool steps = p.stride.back() > 1 || (p.spatial() == 1 && p.kernel(0) > 1);
+  return steps && step % kSets == 0 && p.y.sizes.back() >= kLongLine;
+}
+
 /// Where it measured faster than oneDNN (docs/performance_cpu.md), which reaches more of the processor's speed in whole
 /// convolutions, but has slow ones for transposed convolutions, and for single places of several samples, and none for
 /// some paddings and post-operations.
@@ -382,6 +391,7 @@ bool windows_gain(const ConvolutionProblem& p, std::string_view isa) {
     return true;
   if (p.transposed) return s.results >= kLeastResults && (s.groups == 1 || s.channels >= kLeastResults);
   if (s.results >= kLeastResults && s.channels >= kLeastResults && !onednn::has_convolution_kernel(p)) return true;
+  if (s.groups == 1 && s.results > kManyResults && reads_one_cache_set(p)) return true;
   if (s.groups > 1 || numel(p.weight.sizes) != p.weight.sizes[0] * p.weight.sizes[1]) return false;
   const auto is_place = [](const Places& sizes) { return sizes == Places{1, 1, 1}; };
   if (is_place(spatial_sizes(p.x)) && is_place(spatial_sizes(p.y))) return true;
