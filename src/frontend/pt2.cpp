@@ -1,6 +1,7 @@
 #include "frontend/pt2.h"
 
 #include "frontend/graph_reader.h"
+#include "frontend/guards.h"
 #include "frontend/json.h"
 #include "frontend/pickle.h"
 #include "frontend/treespec.h"
@@ -97,6 +98,7 @@ class ProgramReader {
     if (const Json* ranges = program_.find("range_constraints")) symbols_.note_ranges(*ranges);
     GraphReader reader(graph_module_["graph"], module_, symbols_, unsupported_);
     read_inputs(reader);
+    assert_guards();
     reader.read_calls();
     unsupported_.report();
     read_outputs(reader.outputs());
@@ -136,6 +138,31 @@ class ProgramReader {
     if (paths.size() != module_.inputs.size())
       specs.fail(fmt::format("{} user inputs, but in_spec has {} leaves", module_.inputs.size(), paths.size()));
     for (std::size_t i = 0; i < paths.size(); ++i) module_.inputs[i].path = paths[i];
+  }
+
+  /// The graph is for inputs that torch's guards hold for. Those that Coil cannot read are left out.
+  void assert_guards() {
+    const Json* guards = program_.find("guards_code");
+    if (!guards) return;
+    for (const Json* guard : guards->items()) {
+      const std::string& text = guard->as_string();
+      const auto condition = parse_guard(text, [&](const GuardOperand& o) { return value_of(o); });
+      if (!condition || only_tells_layouts(*condition) || module_.env->statically_known_true(*condition)) continue;
+      const std::string target = "aten._assert_scalar.default";
+      module_.graph.call(target, ops::normalize(*ops::find(target), {ops::Bool{*condition}, said(text)}, {}));
+    }
+  }
+  static std::string said(const std::string& guard) {
+    return fmt::format("the program was exported for inputs with {}", readable_guard(guard));
+  }
+  std::optional<sym::Expr> value_of(const GuardOperand& o) const {
+    const Node* node = module_.graph.find(o.input);
+    if (!node || node->opcode != fx::Opcode::Placeholder) return std::nullopt;
+    if (o.kind == GuardOperand::Kind::Number)
+      return node->meta.value.is<sym::Expr>() ? std::optional(node->meta.value.as_int()) : std::nullopt;
+    if (!node->is_tensor()) return std::nullopt;
+    const auto& list = o.kind == GuardOperand::Kind::Size ? node->tensor().sizes : node->tensor().strides;
+    return o.dim < list.size() ? std::optional(list[o.dim]) : std::nullopt;
   }
 
   void add_attribute(GraphReader& reader, std::size_t i, const std::string& name, AttributeKind kind) {

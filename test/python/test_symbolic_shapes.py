@@ -67,6 +67,97 @@ def test_tensors_made_of_sizes(decomposed):
 
 
 @FORMS
+def test_numbers_evenly_spaced_between_sizes(decomposed):
+    class Program(torch.nn.Module):
+        def forward(self, x):
+            n, m = x.shape
+            return (
+                torch.linspace(0, m, 7),
+                torch.linspace(-m, m - 1, 4, dtype=torch.float64),
+                torch.linspace(n, 0, 5, dtype=torch.int64),
+                torch.linspace(n / 2, m * 1.5, 1),
+                torch.logspace(0, n / m, 3),
+            )
+
+    free = {"x": {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}}
+    sizes = [(9, 4), (2, 8)]
+    check(Program(), (torch.randn(5, 3),), free, [(torch.randn(*each),) for each in sizes], decomposed)
+
+
+class Strided(torch.nn.Module):
+    """Strides, paddings and dilations that are sizes, transposed and not."""
+
+    def __init__(self):
+        super().__init__()
+        self.w, self.b = torch.nn.Parameter(torch.randn(6, 2, 3, 3)), torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        n = x.shape[0]
+        plain, turned = torch.nn.functional.conv2d, torch.nn.functional.conv_transpose2d
+        return (
+            plain(x, self.w, stride=n, groups=3),
+            plain(x, self.w, padding=(n, 0), dilation=(1, n), groups=3),
+            turned(x, self.w, self.b, stride=n, padding=1, groups=2),
+            turned(x, self.w, self.b, stride=(1, n), dilation=n, groups=2),
+        )
+
+
+class GroupForEachSample(torch.nn.Module):
+    """Each sample has a weight of its own, and all are one convolution of groups."""
+
+    def forward(self, x, w):
+        n, c, h, width = x.shape
+        one, rows = x.reshape(1, n * c, h, width), w.flatten(0, 1)
+        line, row = x.flatten(2).flatten(0, 1), rows[:, :, 0].contiguous()
+        return (
+            torch.nn.functional.conv2d(one, rows, padding=1, groups=n),
+            torch.nn.functional.conv1d(line, row, groups=n, dilation=2),
+            torch.nn.functional.conv_transpose1d(line[None], w.transpose(1, 2).flatten(0, 1)[:, :, 0], groups=n),
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["f32", "bf16"])
+def test_convolutions_whose_steps_are_sizes(dtype):
+    batch = {0: torch.export.Dim.AUTO}
+    pictures = lambda n: (torch.randn(n, 6, 9, 9, dtype=dtype),)
+    check(Strided().to(dtype), pictures(2), {"x": batch}, [pictures(n) for n in (1, 3)])
+    weighted = lambda n: (torch.randn(n, 4, 9, 7, dtype=dtype), torch.randn(n, 5, 4, 3, 3, dtype=dtype))
+    check(GroupForEachSample(), weighted(2), {"x": batch, "w": batch}, [weighted(n) for n in (1, 3)])
+
+
+class TakesForGranted(torch.nn.Module):
+    """Numbers that torch.export takes from the example's sizes, and a branch that it decides by them."""
+
+    def forward(self, x, parts):
+        y = x.unfold(0, x.shape[0] // 2, 1)
+        y = torch.nn.functional.layer_norm(y, y.shape[1:], eps=1 / parts["a"][0].shape[0])
+        return y if x.shape[0] > parts["a"][0].shape[0] else -y
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ((9, 4), None),
+        ((12, 4), r"exported for inputs with \(x.size\(\)\[0\] // 2\) == 4 "),
+        ((9, 5), r"exported for inputs with \(1 / parts\['a'\]\[0\].size\(\)\[0\]\) == 0.25 "),
+    ],
+    ids=["holds", "whole", "real"],
+)
+def test_guards_of_torch_export(sizes, message, tmp_path):
+    module, free = TakesForGranted(), {0: torch.export.Dim.AUTO}
+    example = lambda n, m: (torch.randn(n), {"a": [torch.randn(m)]})
+    export(module, example(8, 4), tmp_path / "m.pt2", {"x": free, "parts": {"a": [free]}})
+    coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
+    args = example(*sizes)
+    inputs = {"x": args[0], "parts.a.0": args[1]["a"][0]}
+    if message:
+        with pytest.raises(CoilError, match=message):
+            run(tmp_path / "m.coil", inputs, tmp_path)
+    else:
+        assert not difference(run(tmp_path / "m.coil", inputs, tmp_path)["output"], module(*args))
+
+
+@FORMS
 def test_a_size_that_only_sizes_need(decomposed):
     """Nothing reads what defines the size: it stays all the same, and before every use."""
 

@@ -83,6 +83,8 @@ bool by_groups(const Context& ctx, const ConvolutionFacts& facts, const Exprs& w
          computes_by_groups(facts, steps, of_weights);
 }
 
+Exprs exprs(const std::vector<std::int64_t>& numbers) { return {numbers.begin(), numbers.end()}; }
+
 std::vector<std::int64_t> known_ones(const Exprs& sizes) {
   std::vector<std::int64_t> out;
   for (const Expr& e : sizes)
@@ -119,8 +121,28 @@ TensorBox call(Context& ctx, const Call& c, std::string_view name, bool innermos
   return box;
 }
 
+/// A convolution whose stride, padding, dilation or groups sizes tell.
+TensorBox of_free_steps(Context& ctx, const Values& args) {
+  const TensorBox weight = ctx.tensor(args[1]);
+  const auto each = [&](std::size_t i) {
+    Exprs steps = ctx.integers(args[i]);
+    if (steps.size() == 1) steps.resize(weight.rank() - 2, steps[0]);
+    return steps;
+  };
+  return convolution_by_loops(ctx, {each(3), each(4), each(5), args[6].as_bool()}, ctx.integer(args[8]),
+                              ctx.tensor(args[0]), weight, ctx.optional_tensor(args[2]));
+}
+
+bool is_known(Context& ctx, const ops::Value& arg) {
+  return std::ranges::all_of(ctx.integers(arg), [](const Expr& e) { return e.is_constant(); });
+}
+
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 Lowered convolution(Context& ctx, const Values& args) {
+  // A host with a tracer compiles again for the steps that it has (sym::NeedsValue), and has the library then.
+  const bool all_known =
+      is_known(ctx, args[3]) && is_known(ctx, args[4]) && is_known(ctx, args[5]) && ctx.integer(args[8]).is_constant();
+  if (!all_known && !ctx.options.fallback) return of_free_steps(ctx, args);
   Call c{.x = ctx.tensor(args[0]), .weight = ctx.tensor(args[1]), .bias = ctx.optional_tensor(args[2])};
   const std::size_t spatial = c.weight.rank() - 2;
   auto list = [&](std::size_t i) { return spread(constants(ctx, args[i]), spatial); };
@@ -135,7 +157,8 @@ Lowered convolution(Context& ctx, const Values& args) {
   const bool known = c.weight_sizes.size() == c.weight.rank();
   const ConvolutionFacts facts = facts_of(c.x.dtype(), c.weight.sizes, groups, c.transposed);
   if (by_windows(ctx) && c.x.rank() == spatial + 2 && computes_by_windows(facts))
-    return windowed_convolution(ctx, {c.stride, c.before, c.dilation, c.transposed}, c.x, c.weight, c.bias);
+    return windowed_convolution(ctx, {exprs(c.stride), exprs(c.before), exprs(c.dilation), c.transposed}, c.x, c.weight,
+                                c.bias);
   if (known && c.x.rank() == spatial + 2) c.step = channel_step(ctx, c.x.dtype(), groups);
   if (known) widen_input(ctx, c);
   // A GPU's library is at its best with channels innermost, and what follows can see the result so: heads of attention
@@ -188,7 +211,9 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
   const ConvolutionFacts facts = facts_of(of_x.dtype(), meta.sizes, groups, false);
   if (by_windows(ctx) && computes_by_windows(facts))
     return std::vector<TensorBox>{
-        {}, windowed_weight_gradient(ctx, {list(4), list(5), list(6), false}, of_x, of_dy, meta), {}};
+        {},
+        windowed_weight_gradient(ctx, {exprs(list(4)), exprs(list(5)), exprs(list(6)), false}, of_x, of_dy, meta),
+        {}};
   const bool own =
       of_dy.dtype() == of_x.dtype() && by_groups(ctx, facts, meta.sizes, {{}, list(4), list(6), groups}, true);
   if (ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights) && !own &&

@@ -1,5 +1,6 @@
 // Convolutions of each channel by itself as loops, where the device's kernels do them better than its library
-// (convolution_choice.h): sums over windows, with what comes before and after in the same kernel.
+// (convolution_choice.h): sums over windows, with what comes before and after in the same kernel. Others where the
+// library cannot do them.
 #include "lowering/convolutions/windows.h"
 
 #include <algorithm>
@@ -70,7 +71,7 @@ Place place(Context& ctx, const WindowedConvolution& c, std::size_t d, Expr i, E
   }
   const Expr reach = i + c.padding[d] - r * c.dilation[d], at = sym::floor_div(reach, c.stride[d]);
   Element inside = known(sym::ge(reach, 0)) & known(sym::lt(at, size));
-  if (c.stride[d] > 1) inside = inside & known(sym::eq(sym::mod(reach, c.stride[d]), 0));
+  if (!c.stride[d].is_constant(1)) inside = inside & known(sym::eq(sym::mod(reach, c.stride[d]), 0));
   return {at, inside};
 }
 
@@ -103,6 +104,25 @@ TensorBox channels_side_by_side(Context& ctx, const TensorBox& weight, Expr chan
   return turned;
 }
 
+/// What a convolution adds up, and what it adds to the sums.
+struct Sums {
+  Exprs reduced;
+  Element term;
+  const std::optional<TensorBox>& bias;
+  Expr channel;
+  Exprs strides;  ///< of the result
+};
+
+TensorBox added_up(Context& ctx, const Sums& s) {
+  const sym::TensorMeta& meta = ctx.result();
+  if (!s.bias) return reduction(ctx, meta.dtype, meta.sizes, s.reduced, ReductionKind::Sum, s.term, s.strides);
+  const DType t = register_type(meta.dtype);
+  const TensorBox sum = reduction(ctx, t, meta.sizes, s.reduced, ReductionKind::Sum, s.term, s.strides);
+  return pointwise(ctx, meta.dtype, meta.sizes,
+                   element(ctx, sum, meta.sizes) + element_at(ctx, *s.bias, {s.channel}, meta.sizes).cast(t),
+                   s.strides);
+}
+
 }  // namespace
 
 TensorBox windowed_convolution(Context& ctx, const WindowedConvolution& c, const TensorBox& x, const TensorBox& weight,
@@ -128,11 +148,39 @@ TensorBox windowed_convolution(Context& ctx, const WindowedConvolution& c, const
   const Element element = element_at(ctx, x, at, meta.sizes, reduced, inside).cast(t),
                 factor = element_at(ctx, turned, tap, meta.sizes, reduced).cast(t);
   const Exprs strides = reads_channels_innermost(ctx, x) ? ir::channels_last(meta.sizes) : meta.strides;
-  if (!bias) return reduction(ctx, meta.dtype, meta.sizes, reduced, ReductionKind::Sum, element * factor, strides);
-  const TensorBox sum = reduction(ctx, t, meta.sizes, reduced, ReductionKind::Sum, element * factor, strides);
-  return pointwise(ctx, meta.dtype, meta.sizes,
-                   lowering::element(ctx, sum, meta.sizes) + element_at(ctx, *bias, {channel}, meta.sizes).cast(t),
-                   strides);
+  return added_up(ctx, {reduced, element * factor, bias, channel, strides});
+}
+
+TensorBox convolution_by_loops(Context& ctx, const WindowedConvolution& c, Expr groups, const TensorBox& x,
+                               const TensorBox& weight, const std::optional<TensorBox>& bias) {
+  auto& env = ctx.graph.env();
+  const std::size_t spatial = weight.rank() - 2, channels = x.rank() - spatial - 1;
+  const sym::TensorMeta& meta = ctx.result();
+  const DType t = register_type(meta.dtype);
+  if (!x.storage->realized() && ir::is_costly(x.storage->body)) x.realize();
+  if (!weight.storage->realized() && ir::is_costly(weight.storage->body)) weight.realize();
+  const Expr all_in = x.sizes[channels], all_out = meta.sizes[channels],
+             in = c.transposed ? env.simplify(sym::floor_div(all_in, groups)) : weight.sizes[1],
+             out = c.transposed ? weight.sizes[1] : env.simplify(sym::floor_div(all_out, groups));
+  Exprs reduced{in};
+  reduced.insert(reduced.end(), weight.sizes.begin() + 2, weight.sizes.end());
+  const auto loops = loop_vars(ctx.graph, meta.sizes, reduced);
+  const Expr channel = ctx.graph.ivar(channels), term = ctx.graph.rvar(0),
+             read = sym::floor_div(channel, out) * in + term;
+  Exprs at, tap = c.transposed ? Exprs{read, sym::mod(channel, out)} : Exprs{channel, term};
+  if (channels > 0) at.push_back(ctx.graph.ivar(0));
+  at.push_back(read);
+  Element inside = condition(ctx, 1);
+  for (std::size_t d = 0; d < spatial; ++d) {
+    const Expr step = ctx.graph.rvar(1 + d);
+    const Place p = place(ctx, c, d, ctx.graph.ivar(channels + 1 + d), step, x.sizes[channels + 1 + d], loops);
+    at.push_back(p.at);
+    inside = inside & p.inside;
+    tap.push_back(step);
+  }
+  const Element product = element_at(ctx, x, at, meta.sizes, reduced, inside).cast(t) *
+                          element_at(ctx, weight, tap, meta.sizes, reduced).cast(t);
+  return added_up(ctx, {reduced, product, bias, channel, meta.strides});
 }
 
 TensorBox windowed_weight_gradient(Context& ctx, const WindowedConvolution& c, const TensorBox& x, const TensorBox& dy,

@@ -338,7 +338,7 @@ double epsilon(DType type) {
 Value threshold(Steps& s, const Value& a, const Value& atol, const Value& rtol, const Value& largest) {
   const Expr longest = s.env.simplify(sym::max(s.size(a, -2), s.size(a, -1)));
   const DType type = s.dtype(a);
-  auto tensor = [&](const Value& v) { return v.is<double>() || v.is<Expr>() ? s.full({}, v, type) : v; };
+  auto tensor = [&](const Value& v) { return s.is_tensor(v) ? v : s.full({}, v, type); };
   // A dimension more: thresholds are one for each matrix.
   auto beside = [&](const Value& v) { return s.rank(v) == 0 ? v : s.unsqueeze(v, -1); };
   Value relative = rtol.is_none() ? Value() : beside(tensor(rtol));

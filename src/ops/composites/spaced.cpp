@@ -8,9 +8,9 @@ namespace {
 
 /// A number or a tensor without dimensions as such a tensor.
 Value number_of(Steps& s, const Value& v, DType type) {
-  const bool plain = v.is<double>() || v.is<Expr>() || v.is<Bool>();
-  if (!plain && s.rank(v) != 0) s.refuse("takes ends without dimensions");
-  return plain ? s.full({}, v, type) : s.to(v, type);
+  if (!s.is_tensor(v)) return s.full({}, v, type);
+  if (s.rank(v) != 0) s.refuse("takes ends without dimensions");
+  return s.to(v, type);
 }
 
 /// `steps` numbers from one end to the other, counted from both to the middle, as eager does; integers from the whole

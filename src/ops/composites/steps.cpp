@@ -60,6 +60,7 @@ class ShapeSteps : public Steps {
     return results.as_list().at(static_cast<std::size_t>(index));
   }
   const TensorMeta& meta(const Value& tensor) const override { return tensor.as_tensor(); }
+  bool is_tensor(const Value& v) const override { return v.is<TensorMeta>(); }
   bool runs_on_host() const override { return device().is_host(); }
   Device device() const override {
     for (const Value& v : call_.args)

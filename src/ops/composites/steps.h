@@ -29,6 +29,8 @@ class Steps {
   /// One of several results.
   virtual Value item(const Value& results, std::int64_t index) = 0;
   virtual const TensorMeta& meta(const Value& tensor) const = 0;
+  /// Else it is a number, or a node that makes one.
+  virtual bool is_tensor(const Value&) const = 0;
   /// What was recorded of one of several results of the call itself, where there is a record.
   virtual const TensorMeta* recorded(std::size_t /*result*/) const { return nullptr; }
   /// Whether the call is carried out on the host, and not where the values are brought later.

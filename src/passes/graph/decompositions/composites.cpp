@@ -16,6 +16,10 @@ class GraphSteps : public ops::composites::Steps {
   }
   Value item(const Value& results, std::int64_t index) override { return r_.item(results.as_node(), index); }
   const TensorMeta& meta(const Value& tensor) const override { return r_.meta(tensor); }
+  bool is_tensor(const Value& v) const override {
+    const auto* node = v.get_if<fx::Node*>();
+    return node && (*node)->is_tensor();
+  }
   const TensorMeta* recorded(std::size_t result) const override {
     const auto* results = r_.node->meta.value.get_if<Values>();
     return results && result < results->size() ? results->at(result).get_if<TensorMeta>() : nullptr;

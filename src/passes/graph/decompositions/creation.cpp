@@ -32,9 +32,11 @@ Value range(Rewriter& r) {
                 {{"dtype", r.result().dtype}, {"device", r.result().device}});
 }
 
+bool is_known_number(const Value& v) { return v.is<double>() || (v.is<Expr>() && v.as_int().is_constant()); }
+
 /// As eager: from the start for the first half, from the end for the second.
 Value linspace(Rewriter& r) {
-  if (!r["start"].is<double>() && !r["start"].is<Expr>()) return None{};
+  if (!is_known_number(r["start"]) || !is_known_number(r["end"])) return None{};
   const TensorMeta& made = r.result();
   auto steps = made.sizes[0].constant();
   if (!steps || !is_floating(made.dtype)) return None{};
