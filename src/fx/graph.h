@@ -252,6 +252,8 @@ struct GraphModule {
   /// Tensors lie elsewhere than on the CPU, and what passes make for them has to lie there as well: in a program over
   /// several devices, and in any that came from another device until it is placed as a whole.
   bool makes_at_home = false;
+  /// Where sizes must be known, whoever traced it fixes them and compiles again (sym::NeedsValue).
+  bool has_tracer = false;
 
   /// Whether an attribute has the value that is known now in every run.
   bool is_constant(const std::string& attribute) const;

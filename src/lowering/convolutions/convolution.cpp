@@ -139,10 +139,10 @@ bool is_known(Context& ctx, const ops::Value& arg) {
 
 /// convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 Lowered convolution(Context& ctx, const Values& args) {
-  // A host with a tracer compiles again for the steps that it has (sym::NeedsValue), and has the library then.
+  // A tracer compiles again for the steps that a call has, and has the library then.
   const bool all_known =
       is_known(ctx, args[3]) && is_known(ctx, args[4]) && is_known(ctx, args[5]) && ctx.integer(args[8]).is_constant();
-  if (!all_known && !ctx.options.fallback) return of_free_steps(ctx, args);
+  if (!all_known && !ctx.module.has_tracer) return of_free_steps(ctx, args);
   Call c{.x = ctx.tensor(args[0]), .weight = ctx.tensor(args[1]), .bias = ctx.optional_tensor(args[2])};
   const std::size_t spatial = c.weight.rank() - 2;
   auto list = [&](std::size_t i) { return spread(constants(ctx, args[i]), spatial); };
