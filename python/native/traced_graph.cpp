@@ -53,6 +53,7 @@ Literal Literal::graph(const std::string& name) { return {ops::GraphRef{name}}; 
 
 TracedGraph::TracedGraph(std::string name) : module_(std::make_unique<fx::GraphModule>()) {
   module_->name = std::move(name);
+  module_->has_tracer = true;
 }
 
 void TracedGraph::symbol(const std::string& name, std::optional<std::int64_t> hint, std::optional<std::int64_t> low,
@@ -238,6 +239,7 @@ void TracedGraph::begin_graph(const std::string& name) {
   auto graph = std::make_unique<fx::GraphModule>();
   graph->env = module_->env;
   graph->name = name;
+  graph->has_tracer = true;
   fx::GraphModule* begun = graph.get();
   if (!current().subgraphs.emplace(name, std::move(graph)).second) fail("the graph {} is there already", name);
   open_.push_back(begun);

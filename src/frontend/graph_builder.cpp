@@ -71,7 +71,6 @@ std::unique_ptr<fx::GraphModule> GraphBuilder::build(std::vector<Node*> results)
     module_->outputs.push_back({fx::plain_output_name(i, results.size())});
   module_->graph.output(ops::Values(results.begin(), results.end()));
   module_->graph.lint();
-  module_->has_tracer = true;
   return std::exchange(module_, std::make_unique<fx::GraphModule>());
 }
 

@@ -8,6 +8,7 @@ import torch
 import user_edges  # noqa: F401
 import user_fields  # noqa: F401
 import user_indices  # noqa: F401
+import user_measures  # noqa: F401
 import user_mixed  # noqa: F401
 import user_numbers  # noqa: F401
 import user_sequences  # noqa: F401
