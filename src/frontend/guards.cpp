@@ -15,6 +15,7 @@ namespace {
 using sym::Expr;
 
 constexpr int kDeepestGuard = 200;
+constexpr std::size_t kLongestGuard = 1 << 14;  // characters: a term is copied into each that it is part of
 
 /// Reads a condition in Python, and says it as torch writes symbolic sizes elsewhere (frontend/sympy.h).
 class Translator {
@@ -23,6 +24,7 @@ class Translator {
       : text_(text), find_(find) {}
 
   Expr condition() {
+    if (text_.size() > kLongestGuard) unknown();
     const Term whole = any();
     spaces();
     if (at_ != text_.size()) unknown();
@@ -110,7 +112,12 @@ class Translator {
   }
   Term disjunction() { return row(std::array<Operator, 1>{{{"or", "Or"}}}, &Translator::conjunction); }
   Term conjunction() { return row(std::array<Operator, 1>{{{"and", "And"}}}, &Translator::negation); }
-  Term negation() { return accept("not") ? call("Not", {negation()}) : comparison(); }
+  Term negation() {
+    bool negated = false;
+    while (accept("not")) negated = !negated;
+    const Term term = comparison();
+    return negated ? call("Not", {term}) : term;
+  }
   Term comparison() {
     static constexpr std::array<Operator, 6> kRelations{{{"==", "Equality"},
                                                          {"!=", "Unequality"},
@@ -160,10 +167,17 @@ class Translator {
     return call("FloatTrueDiv", {as_float(a), as_float(b)}, true);
   }
   Term factor() {
-    if (accept("-")) return negative(factor());
+    bool is_negative = false;
+    while (accept("-")) is_negative = !is_negative;
+    const Term term = power();
+    return is_negative ? negative(term) : term;
+  }
+  Term power() {
     const Term base = atom();
     if (!accept("**")) return base;
+    if (++depth_ > kDeepestGuard) unknown();
     const Term exponent = factor();
+    --depth_;
     if (!base.is_float && !exponent.is_float) return call("PowByNatural", {base, exponent});
     return call("FloatPow", {as_float(base), as_float(exponent)}, true);
   }

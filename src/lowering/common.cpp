@@ -60,11 +60,6 @@ bool is_number(const ops::Value& v, double n) {
   return e && e->is_constant(static_cast<std::int64_t>(n));
 }
 
-std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n) {
-  if (values.size() == 1) values.resize(n, values[0]);
-  return values;
-}
-
 Element number(Context& ctx, DType register_type, double v) {
   return {&ctx.graph.pool(), ctx.graph.pool().constant(register_type, v)};
 }

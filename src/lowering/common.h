@@ -64,7 +64,11 @@ Element number(Context&, DType register_type, double);
 /// Whether an argument is this number.
 bool is_number(const ops::Value&, double);
 /// One value for each of n dimensions, where a single one stands for all.
-std::vector<std::int64_t> spread(std::vector<std::int64_t> values, std::size_t n);
+template <class T>
+std::vector<T> spread(std::vector<T> values, std::size_t n) {
+  if (values.size() == 1) values.resize(n, values[0]);
+  return values;
+}
 Element index_value(Context&, Expr);
 Element condition(Context&, Expr);
 /// `n` up to a multiple of `step`.

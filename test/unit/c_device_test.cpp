@@ -253,7 +253,8 @@ TEST_F(CQueue, CopiesLaunchesAndBringsBack) {
   EXPECT_EQ(machine->count("cuLaunchKernel"), 0u);
   EXPECT_EQ(coil_queue_launch(q, scale, words, 5, many, 128, 0, 0), 1);
   EXPECT_STREQ(coil_last_error(), "kernel 'scale' would need 65536 blocks along y");
-  for (int early : {1, 1}) EXPECT_EQ(coil_queue_launch(q, scale, words, 5, one, 128, 0, early), 0) << coil_last_error();
+  for (int launch = 0; launch < 2; ++launch)
+    EXPECT_EQ(coil_queue_launch(q, scale, words, 5, one, 128, 0, 1), 0) << coil_last_error();
   EXPECT_EQ(machine->count("cuLaunchKernelEx"), 1u) << "only the second is behind one that lets it begin early";
   EXPECT_EQ(machine->count("cuStreamSynchronize"), 0u);
   // Columns of two keep their strides; every other element becomes dense.

@@ -38,6 +38,7 @@ TEST_F(Guards, SayWhatPythonSays) {
   EXPECT_EQ(read("L['parts'][1]['a'].size()[0] > L['x'].stride()[1]"), "s4 < s3");
   EXPECT_EQ(read("L['parts'][1].a.size()[0] <= max(1, L['n'], 3)"), "s3 <= Max(3, s5)");
   EXPECT_EQ(read("not (L['n'] == 1) and L['n'] != 2 or False"), read("L['n'] != 1 and L['n'] != 2"));
+  EXPECT_EQ(read("--L['n'] == 2 and not not (L['n'] - -1 == 3)"), read("L['n'] == 2 and L['n'] + 1 == 3"));
   EXPECT_EQ(read("(1 / L['n']) == 0.125"), "Ne(FloatEq(IntTrueDiv(1, s5), 0.125), 0)");
   EXPECT_EQ(read("math.trunc(torch.sym_float(L['n']) ** 0.5) == 3"), "Eq(TruncToInt(FloatPow(ToFloat(s5), 0.5)), 3)");
   EXPECT_EQ(read("math.floor(torch._sym_sqrt(L['n'])) == 2"), "Eq(FloorToInt(OpaqueUnaryFn_sqrt(ToFloat(s5))), 2)");
@@ -50,6 +51,11 @@ TEST_F(Guards, AreLeftOutWhereTheyAreNotUnderstood) {
                            "math.max() == 1", "L['x'].size()[99999999999999999999] == 1"})
     EXPECT_EQ(read(text), "") << text;
   EXPECT_EQ(read(std::string(100000, '(')), "");
+  for (const char* repeated : {"(", "-", "not ", "2**", "1+", "1 if 1 else "}) {
+    std::string text;
+    while (text.size() < 10000) text += repeated;
+    EXPECT_EQ(read(text), "") << repeated;
+  }
 }
 
 TEST_F(Guards, OfLayoutsAloneNeedNotHold) {

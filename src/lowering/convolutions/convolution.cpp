@@ -124,11 +124,7 @@ TensorBox call(Context& ctx, const Call& c, std::string_view name, bool innermos
 /// A convolution whose stride, padding, dilation or groups sizes tell.
 TensorBox of_free_steps(Context& ctx, const Values& args) {
   const TensorBox weight = ctx.tensor(args[1]);
-  const auto each = [&](std::size_t i) {
-    Exprs steps = ctx.integers(args[i]);
-    if (steps.size() == 1) steps.resize(weight.rank() - 2, steps[0]);
-    return steps;
-  };
+  const auto each = [&](std::size_t i) { return spread(ctx.integers(args[i]), weight.rank() - 2); };
   return convolution_by_loops(ctx, {each(3), each(4), each(5), args[6].as_bool()}, ctx.integer(args[8]),
                               ctx.tensor(args[0]), weight, ctx.optional_tensor(args[2]));
 }
