@@ -84,7 +84,7 @@ void emit(const std::filesystem::path& pt2, const std::string& language, const s
                                     .isa = lowered.machine.backend->isa(),
                                     .host_isa = lowered.machine.toolchain.isa,
                                     .flags = lowered.machine.toolchain.flags,
-                                    .dependent_launches = lowered.machine.backend->dependent_launches(),
+                                    .dependent_launches = launches_early(lowered.machine, lowered.lines),
                                     .binaries = std::move(binaries.libraries),
                                     .source_name = place.filename().string(),
                                     .weights_name = weights.filename().string()});

@@ -299,6 +299,13 @@ codegen::Binaries compile_kernels(const wrapper::Program& lines, const codegen::
   return binaries;
 }
 
+bool launches_early(const Machine& machine, const wrapper::Program& lines) {
+  const bool all_wait = std::ranges::all_of(machine.backends(), [](const codegen::Backend* each) {
+    return each->device().is_host() || each->dependent_launches();
+  });
+  return all_wait && !lines.device.is_host() && !wrapper::exchanges(lines);
+}
+
 void compile_triton_kernels(wrapper::Program& lines, const codegen::Backend& backend, const CompileOptions& options,
                             Stages& stages) {
   if (lines.device.is_host()) return;  // interpreted from their text
@@ -322,7 +329,7 @@ runtime::StoredProgram assemble(wrapper::Program& lines, const Machine& machine,
   out.plan.memory_limit = static_cast<std::uint64_t>(parse_settings(options.settings).memory_limit);
   runtime::check_memory_limit(out.plan);
   out.plan.isa = backend.isa();
-  out.plan.dependent_launches = backend.dependent_launches();
+  out.plan.dependent_launches = launches_early(machine, lines);
   std::future<void> constants =
       std::async(std::launch::async, [&] { wrapper::fill_constants(lines.constants, jobs_of(options)); });
   codegen::Binaries binaries = compile_kernels(lines, backend, options, stages);

@@ -40,6 +40,10 @@ RunModule run_here(const Machine&, const Settings&, const CompileOptions&);
 /// The same on inputs.
 RunModuleOn run_on(const Machine&, const Settings&, const CompileOptions&);
 
+/// Whether a kernel is launched before the one before it has ended: where the backend's kernels wait for that one
+/// themselves, and no call waits for another process: blocks that wait behind such a call would hold what the other
+/// process waits for.
+bool launches_early(const Machine&, const wrapper::Program&);
 /// Triton makes code of the kernels of Coil's own that are its text; the calls then hold it. Nothing on the CPU.
 void compile_triton_kernels(wrapper::Program&, const codegen::Backend&, const CompileOptions&, Stages&);
 /// The kernels of a program that run on the backend's device, compiled.

@@ -35,8 +35,7 @@ struct Settings {
                                  ///< whatever their number of columns
   std::string cuda_sort_sums =
       "auto";  ///< cuda.sort_sums: rows that are added to places that data say are sorted by those, where that gains
-  bool cuda_dependent_launch =
-      false;  ///< cuda.dependent_launch: a kernel's launch does not wait for the end of the one before
+  bool cuda_dependent_launch = true;  ///< cuda.dependent_launch: kernels are launched before the one before them ends
   bool cuda_combine_launches = true;  ///< cuda.combine_launches: small kernels that follow one another are one launch
   std::string cuda_tf32 = "none";     ///< cuda.tf32: products and convolutions of f32 that may round their operands to
                                       ///< TF32 (passes/loop/tf32.h)

@@ -27,10 +27,6 @@ namespace {
 
 std::string joined(const std::vector<std::string>& items) { return fmt::format("{}", fmt::join(items, ", ")); }
 
-bool is_exchange(const CallExtern& c) {
-  return library_ops::has(c.op, library_ops::Trait::Collective) || library_ops::has(c.op, library_ops::Trait::Exchange);
-}
-
 class Printer {
  public:
   Printer(const Program& p, const EmitOptions& options)
@@ -590,7 +586,7 @@ class Printer {
   /// Those that others need as they are made.
   std::string device_members() const {
     std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}, {}}};\n", c_string(to_string(p_.device)),
-                                  c_string(options_.isa), options_.dependent_launches, exchanges()),
+                                  c_string(options_.isa), options_.dependent_launches, exchanges(p_)),
                 messages;
     for (const auto& [line, site] : failures_.sites)
       messages += (messages.empty() ? "" : ", ") + c_string(failure_of(p_.lines[line]));
@@ -609,14 +605,6 @@ class Printer {
   bool is_on_host(BufferId b) const { return p_.device_of(p_.place_of(b)).is_host(); }
   bool has_host_kernels() const {
     return std::ranges::any_of(p_.kernels, [&](const KernelEntry& k) { return is_host_kernel(k); });
-  }
-
-  /// Whether it does so with other processes.
-  bool exchanges() const {
-    return std::ranges::any_of(p_.lines, [](const Line& l) {
-      const auto* c = std::get_if<CallExtern>(&l);
-      return c && is_exchange(*c);
-    });
   }
 
   std::string require_isa() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "library_ops/table.h"
 #include "support/error.h"
 #include "support/overloaded.h"
 
@@ -182,6 +183,17 @@ std::set<BufferId> inputs_to_take(const Program& p) {
   for (const Output& o : p.outputs)
     if (auto* v = std::get_if<View>(&o.value)) found.erase(v->buffer);
   return found;
+}
+
+bool is_exchange(const CallExtern& c) {
+  return library_ops::has(c.op, library_ops::Trait::Collective) || library_ops::has(c.op, library_ops::Trait::Exchange);
+}
+
+bool exchanges(const Program& p) {
+  return std::ranges::any_of(p.lines, [](const Line& l) {
+    const auto* c = std::get_if<CallExtern>(&l);
+    return c && is_exchange(*c);
+  });
 }
 
 std::vector<std::shared_ptr<const ops::UserKernel>> user_kernels(const Program& p) {

@@ -37,6 +37,8 @@ struct Buffer {
   std::size_t index = 0;                                    ///< of the input or constant
   std::optional<ir::CommBufferLayout> comm = std::nullopt;  ///< of a temporary: other ranks reach it
 };
+/// Whether the memory outlives the run: an input's, a weight's or a state's.
+inline bool is_callers(const Buffer& b) { return b.kind == BufferKind::Input || b.kind == BufferKind::Constant; }
 
 using View = ir::BufferView;
 
@@ -276,6 +278,11 @@ inline const View& operand(const CallFallback& c, std::size_t k) {
     if (c.writes[i] == k) return *c.outputs[own_results(c) + i];
   return c.inputs.at(k);
 }
+
+/// Whether the call takes values from other processes or gives them some.
+bool is_exchange(const CallExtern&);
+/// Whether any call of the program does.
+bool exchanges(const Program&);
 
 /// Buffers that a call touches, read ones and written ones; none for other lines.
 struct Uses {

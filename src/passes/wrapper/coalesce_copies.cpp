@@ -49,7 +49,7 @@ class Coalescer {
 
  private:
   bool of_caller(BufferId b) const {
-    return p_.buffers[b].kind == BufferKind::Input || p_.buffers[b].kind == BufferKind::Constant;
+    return is_callers(p_.buffers[b]);
   }
   /// Memory of its own, which others may have part in but not give it: the caller's, or what other ranks reach.
   bool has_memory(BufferId b) const {

@@ -16,6 +16,7 @@ struct Together {
   std::vector<std::size_t> calls;  ///< places among the lines
   std::vector<bool> waits;         ///< for calls before it
   std::set<BufferId> reads, writes;
+  bool may_fail = false;  ///< one of them, because of data
 };
 
 class Combiner {
@@ -53,6 +54,8 @@ class Combiner {
 
   void take(std::size_t i) {
     const Uses u = uses(p_.lines[i]);
+    // What fails leaves the caller's memory as it was written before.
+    if (open_.may_fail && std::ranges::any_of(u.writes, [&](BufferId b) { return is_callers(p_.buffers[b]); })) finish();
     const bool waits = !open_.calls.empty() && depends(u);
     open_.calls.push_back(i);
     open_.waits.push_back(waits);
@@ -63,6 +66,7 @@ class Combiner {
       open_.calls = {i};
       open_.waits = {false};
     }
+    open_.may_fail |= !call(i).failure.empty();
     open_.reads.insert(u.reads.begin(), u.reads.end());
     open_.writes.insert(u.writes.begin(), u.writes.end());
   }

@@ -25,7 +25,7 @@ const CallExtern* call_with(const Line& l, std::initializer_list<Trait> traits) 
   return found ? call : nullptr;
 }
 
-bool exchanges(const Program& p) {
+bool has_collectives(const Program& p) {
   return std::ranges::any_of(p.lines, [](const Line& l) { return call_with(l, {Trait::Collective}); });
 }
 
@@ -122,7 +122,7 @@ bool is_packed_within(const LineSteps& steps, const std::vector<StepId>& order, 
 }  // namespace
 
 void overlap_collectives(Program& p, const target::Costs& costs, const OverlapOptions& options) {
-  if (!exchanges(p)) return;
+  if (!has_collectives(p)) return;
   const Timer timer(p, costs);
   const scheduler::MemoryProgram& memory = timer.program().memory;
   const std::uint64_t peak = scheduler::peak_of(memory, scheduler::written_order(memory)).temporaries;
@@ -149,7 +149,7 @@ void overlap_collectives(Program& p, const target::Costs& costs, const OverlapOp
 }
 
 std::vector<StreamEntry> exchange_streams(const Program& p, const target::Costs& costs) {
-  if (!exchanges(p) || costs.link_bytes_per_second == 0) return {};
+  if (!has_collectives(p) || costs.link_bytes_per_second == 0) return {};
   const Timer timer(p, costs);
   const TimedProgram& program = timer.program();
   const scheduler::Timeline times = scheduler::timeline(program, scheduler::written_order(program.memory));
