@@ -181,3 +181,14 @@ def test_narrow_heads_stay_products_in_sixteen_bits(tmp_path):
 def test_channels_are_innermost(name, layout, tmp_path):
     case = case_named(name)
     assert layout in lines_of(case.function, case.args, tmp_path)
+
+
+@pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+def test_patches_of_few_channels_are_products(tmp_path):
+    def patches(x, a, b, c):
+        return F.conv2d(x, a, stride=8).flatten(2).mT, F.conv2d(x, b, stride=4, padding=3), F.conv2d(x, c, stride=2)
+
+    args = (seeded(2, 3, 32, 32), seeded(64, 3, 8, 8), seeded(16, 3, 7, 7), seeded(16, 3, 7, 7))
+    text = lines_of(patches, args, tmp_path)
+    assert text.count("= linear(") == 2
+    assert text.count("= convolution") == 1, "windows that overlap much are the library's"

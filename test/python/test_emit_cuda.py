@@ -207,6 +207,26 @@ PROGRAMS = {
         (None, None, Dim.DYNAMIC),
     ),
     "convolution": (Convolved(), [(seeded(2, 3, 10, 12),)], None),
+    # Products of what the windows read: of whole windows and past an end, padded, dilated, of recordings and volumes.
+    "convolution of patches": (
+        of(
+            lambda x, a, b, y, c, z, d: (
+                F.conv2d(x, a, b, 8).relu(),
+                F.conv2d(x, a, None, (4, 5), (2, 3)),
+                F.conv2d(x[:, :, ::2], a, b, 6, 4, (2, 1)).sum(1),
+                F.conv1d(y, c, stride=8),
+                F.conv3d(z, d, stride=(2, 4, 4)),
+            )
+        ),
+        [
+            (
+                *(seeded(n, 3, 34, 40), seeded(32, 3, 8, 8), seeded(32)),
+                *(seeded(n, 1, 40), seeded(16, 1, 16), seeded(n, 3, 4, 8, 9), seeded(20, 3, 2, 4, 4)),
+            )
+            for n in (2, 3)
+        ],
+        (({0: ROWS}, None, None, {0: ROWS}, None, {0: ROWS}, None),),
+    ),
     "convolution gradient": (of(gradients), [(seeded(2, 3, 9, 9), seeded(4, 3, 3, 3), seeded(2, 4, 9, 9))], None),
     "sorts and scans": (
         of(

@@ -167,6 +167,9 @@ Lowered convolution(Context& ctx, const Values& args) {
                      std::ranges::all_of(more, [](std::int64_t n) { return n == 0; });
   if (innermost && !own && plain && is_product_of_groups(c.x, c.weight.sizes, groups, c.stride, c.before))
     return product_of_groups(ctx, c.x, c.weight, c.bias, groups, c.transposed);
+  if (innermost && known && plain && groups == 1 && !c.transposed && c.x.rank() == spatial + 2 &&
+      is_product_of_patches(c))
+    return product_of_patches(ctx, c);
   if (c.step > 1 && plain && !c.transposed && is_one_channel_of_products(c.x, c.weight_sizes))
     return one_channel_of_products(ctx, c.x, c.weight, c.bias, c.stride[0], c.before[0], c.dilation[0]);
   if (known) widen_result(ctx, c);

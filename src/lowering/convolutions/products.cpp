@@ -1,8 +1,11 @@
 #include "lowering/convolutions/products.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "ir/relayout.h"
+#include "lowering/products/products.h"
 
 namespace coil::lowering {
 
@@ -48,6 +51,31 @@ BufferView weight_of_groups(BufferView weight, std::int64_t groups) {
 
 void multiply(Context& ctx, const BufferView& a, const BufferView& b, const BufferView& y) {
   add_library_call(ctx, "matmul", {{"has_bias", std::int64_t{0}}}, {a, b}, {y});
+}
+
+std::int64_t product_of(std::span<const std::int64_t> numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+/// [N, places.., elements of a window]: what each place of the result reads, in the order of the weight's elements.
+TensorBox patches(Context& ctx, const Call& c, const Exprs& sizes) {
+  Exprs index{ctx.graph.ivar(0), 0};
+  index.resize(c.x.rank());
+  Expr element_of_window = ctx.graph.ivar(sizes.size() - 1);
+  std::optional<Element> inside;
+  for (std::size_t d = c.spatial(); d-- > 0;) {
+    const std::int64_t window = c.weight_sizes[2 + d];
+    const Expr tap = sym::mod(element_of_window, window);
+    index[2 + d] = ctx.graph.ivar(1 + d) * c.stride[d] + tap * c.dilation[d] - c.before[d];
+    element_of_window = sym::floor_div(element_of_window, window);
+    if (c.before[d] == 0 && c.after[d] == 0) continue;
+    const Element there =
+        condition(ctx, sym::le(0, index[2 + d])) & condition(ctx, sym::lt(index[2 + d], c.x.sizes[2 + d]));
+    inside = inside ? *inside & there : there;
+  }
+  index[1] = element_of_window;
+  return pointwise(ctx, c.x.dtype(), sizes,
+                   inside ? element_at(ctx, c.x, index, sizes, {}, *inside) : element_at(ctx, c.x, index, sizes));
 }
 
 }  // namespace
@@ -123,6 +151,32 @@ TensorBox weight_gradient_of_groups(Context& ctx, const TensorBox& x, const Tens
   ctx.graph.buffer(out.buffer).layout.fixed = true;
   multiply(ctx, turned(rows_of_groups(of_dy, groups)), rows_of_groups(of_x, groups), weight_of_groups(out, groups));
   return box;
+}
+
+bool is_product_of_patches(const Call& c) {
+  constexpr std::int64_t kMostReads = 4, kFewest = 16;  // of each place; elements of a window, and channels of y
+  const DType dtype = c.x.dtype();
+  if (dtype != DType::F32 && dtype != DType::F64) return false;
+  const auto step = kVector / static_cast<std::int64_t>(size_of(dtype));
+  const std::span window = std::span(c.weight_sizes).subspan(2);
+  return c.weight_sizes[1] % step != 0 && c.weight_sizes[0] >= kFewest &&
+         c.weight_sizes[1] * product_of(window) >= kFewest && product_of(window) <= kMostReads * product_of(c.stride);
+}
+
+TensorBox product_of_patches(Context& ctx, const Call& c) {
+  const sym::TensorMeta& meta = ctx.result();
+  const std::size_t rank = meta.rank();
+  const std::int64_t elements = product_of(std::span(c.weight_sizes).subspan(1));
+  Exprs sizes{meta.sizes[0]};
+  sizes.insert(sizes.end(), meta.sizes.begin() + 2, meta.sizes.end());
+  sizes.push_back(elements);
+  const TensorBox rows = patches(ctx, c, sizes);
+  sizes.back() = meta.sizes[1];
+  const TensorBox made = linear_product(ctx, rows, reshape(ctx, c.weight, {c.weight.sizes[0], Expr(elements)}), c.bias,
+                                        sym::contiguous(meta.dtype, meta.device, sizes));
+  std::vector<std::size_t> order{0, rank - 1};
+  for (std::size_t d = 1; d + 1 < rank; ++d) order.push_back(d);
+  return permute(ctx, made, order);
 }
 
 }  // namespace coil::lowering

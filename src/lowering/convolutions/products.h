@@ -1,7 +1,9 @@
 // Convolutions as matrix products, where GPU libraries of convolutions have slow kernels: in groups whose windows are
-// one place, a product for each group; of sequences, from a window that fits into one vector, or to one channel.
+// one place, a product for each group; of sequences, from a window that fits into one vector, or to one channel; of
+// images of few channels, by windows that overlap little.
 #pragma once
 #include "lowering/common.h"
+#include "lowering/convolutions/channels.h"
 
 namespace coil::lowering {
 
@@ -27,5 +29,12 @@ bool is_one_channel_of_products(const TensorBox& x, const std::vector<std::int64
 TensorBox one_channel_of_products(Context&, const TensorBox& x, const TensorBox& weight,
                                   const std::optional<TensorBox>& bias, std::int64_t stride, std::int64_t padding,
                                   std::int64_t dilation);
+
+/// Whether a convolution in one group is one of a few channels in 32 or 64 bits by windows that read each place a few
+/// times at most: the patches of a vision transformer.
+bool is_product_of_patches(const Call&);
+
+/// One product by the weight, of rows that each hold what a window reads; channels lie innermost in the result.
+TensorBox product_of_patches(Context&, const Call&);
 
 }  // namespace coil::lowering

@@ -468,6 +468,11 @@ Lowered grouped(Context& ctx, const Values& args) {
 
 }  // namespace
 
+TensorBox linear_product(Context& ctx, const TensorBox& x, const TensorBox& weight,
+                         const std::optional<TensorBox>& bias, const sym::TensorMeta& meta) {
+  return linear(ctx, x, weight, false, bias, meta);
+}
+
 void store_for_products(Context& ctx, const fx::Node& node, const TensorBox& box) {
   const std::shared_ptr<ir::StorageBox> storage = box.storage;
   if (ctx.product_vector_bytes() == 0 || storage->realized() || largest_product(ctx, node) < kSmallest) return;

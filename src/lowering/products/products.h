@@ -1,8 +1,12 @@
-// Values that matrix products read, in a form that suits the device's library.
+// Matrix products, and values that they read in a form that suits the device's library.
 #pragma once
 #include "lowering/lowering.h"
 
 namespace coil::lowering {
+
+/// x[B.., K] weight[N, K]^T + bias[N], which `meta` describes.
+TensorBox linear_product(Context&, const TensorBox& x, const TensorBox& weight, const std::optional<TensorBox>& bias,
+                         const sym::TensorMeta& meta);
 
 /// Called after each node is lowered. Where a large product reads the value and the library wants its rows in whole
 /// vectors, the value is put into memory that way at once, and whoever else reads it does so from there: made by its

@@ -47,28 +47,6 @@ Sizes end_padding(const ConvolutionProblem& p) {
   return padding;
 }
 
-/// Of its operands, each read or written once, and its product.
-Work work_of(const ConvolutionProblem& p) {
-  Work work{.dtype = p.x.dtype, .tf32 = p.tf32};
-  for (const BoundView* v : {&p.x, &p.weight, &p.y}) work.bytes += static_cast<double>(dense_bytes(*v));
-  const double places = static_cast<double>(numel((p.transposed ? p.x : p.y).sizes));
-  work.multiplications =
-      places * static_cast<double>(numel(p.weight.sizes) / std::max<std::int64_t>(p.weight.sizes[0], 1));
-  return work;
-}
-
-/// The same without rounding to TF32.
-ConvolutionProblem unrounded(ConvolutionProblem p) {
-  p.tf32 = false;
-  return p;
-}
-
-/// Whether TF32 could take the time down by much: not where memory bounds the call.
-bool gains_by_tf32(const ConvolutionProblem& p, const CudaDevice& device) {
-  constexpr double kMuch = 2;
-  return p.tf32 && work_of(unrounded(p)).least(device) > kMuch * work_of(p).least(device);
-}
-
 /// One of the ways to carry out a convolution.
 struct Way {
   bool last = false;   ///< the library is shown channels innermost
@@ -218,6 +196,16 @@ void check_types(const ConvolutionProblem& p) {
          short_name(p.y.dtype));
 }
 
+/// Of its operands, each read or written once, and its product.
+Work work_of(const ConvolutionProblem& p) {
+  Work work{.dtype = p.x.dtype, .tf32 = p.tf32};
+  for (const BoundView* v : {&p.x, &p.weight, &p.y}) work.bytes += static_cast<double>(dense_bytes(*v));
+  const double places = static_cast<double>(numel((p.transposed ? p.x : p.y).sizes));
+  work.multiplications =
+      places * static_cast<double>(numel(p.weight.sizes) / std::max<std::int64_t>(p.weight.sizes[0], 1));
+  return work;
+}
+
 class ConvolutionOp : public CachedOp {
  public:
   ConvolutionOp(const Attributes& attributes, Queue& queue)
@@ -233,10 +221,9 @@ class ConvolutionOp : public CachedOp {
 
  private:
   /// The call in the first way that the library takes, or in one that is clearly faster; null: it takes none.
-  std::unique_ptr<PreparedCall> on_device(const ConvolutionProblem& given, std::span<const BoundView> inputs,
+  std::unique_ptr<PreparedCall> on_device(const ConvolutionProblem& p, std::span<const BoundView> inputs,
                                           std::span<const BoundView> outputs) {
-    check_types(given);
-    const ConvolutionProblem p = gains_by_tf32(given, queue_.cuda()) ? given : unrounded(given);
+    check_types(p);
     Way way;
     auto first = first_call(p, way);
     if (!first || p.fixed_engine || !Contest::may_be_held(queue_)) return first;
@@ -245,7 +232,6 @@ class ConvolutionOp : public CachedOp {
     for (int engine = 1; engine <= kOthers && contest.is_open(); ++engine)
       contest.enter(call(p, {.last = way.last, .split = way.split, .skipped = engine}));
     if (!way.split && (p.bias || !p.post.empty())) enter_products_alone(contest, p, way.last);
-    if (given.tf32 && !p.tf32 && contest.is_open()) contest.enter(call(given, {.last = way.last, .split = way.split}));
     return contest.take();
   }
 
