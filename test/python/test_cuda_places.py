@@ -192,3 +192,17 @@ def test_patches_of_few_channels_are_products(tmp_path):
     text = lines_of(patches, args, tmp_path)
     assert text.count("= linear(") == 2
     assert text.count("= convolution") == 1, "windows that overlap much are the library's"
+
+
+@pytest.mark.skipif(NVRTC is None, reason="nvidia-cuda-nvrtc is not installed")
+def test_gradients_of_patches_are_products(tmp_path):
+    def back(x, w, dy):
+        none = [0, 0]
+        return torch.ops.aten.convolution_backward(
+            dy, x, w, None, [8, 8], none, [1, 1], False, none, 1, [False, True, False]
+        )[1]
+
+    args = (seeded(2, 3, 32, 32, dtype=BF16), weight(64, 3, 8, 8), seeded(2, 64, 4, 4, dtype=BF16))
+    text = lines_of(back, args, tmp_path)
+    assert "= matmul(" in text
+    assert "= convolution" not in text

@@ -87,6 +87,14 @@ def gradients(x, w, g):
     )[:2]
 
 
+def gradients_of_patches(x, w, g, h):
+    """Of windows side by side, which leave some places out, in f32, and of windows that overlap in 16 bits."""
+    back = lambda x, w, g, stride, padding: torch.ops.aten.convolution_backward(
+        g, x, w, None, stride, padding, [1, 1], False, [0, 0], 1, [False, True, False]
+    )[1]
+    return back(x, w, g, [4, 4], [0, 0]), back(x.bfloat16(), w.bfloat16(), h.bfloat16(), [2, 2], [0, 0])
+
+
 def linalg(a, b):
     lu, pivots = torch.linalg.lu_factor(a)
     q, r = torch.linalg.qr(b)
@@ -226,6 +234,11 @@ PROGRAMS = {
             for n in (2, 3)
         ],
         (({0: ROWS}, None, None, {0: ROWS}, None, {0: ROWS}, None),),
+    ),
+    "convolution gradient of patches": (
+        of(gradients_of_patches),
+        [(seeded(2, 3, 16, 18), seeded(16, 3, 4, 4), seeded(2, 16, 4, 4), seeded(2, 16, 7, 8))],
+        None,
     ),
     "convolution gradient": (of(gradients), [(seeded(2, 3, 9, 9), seeded(4, 3, 3, 3), seeded(2, 4, 9, 9))], None),
     "sorts and scans": (

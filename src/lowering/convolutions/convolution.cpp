@@ -197,6 +197,17 @@ TensorBox weight_gradient_by_groups(Context& ctx, library_ops::Attributes attrib
                    element_at(ctx, box, index, meta.sizes, {Expr(parts)}), meta.strides);
 }
 
+/// The gradient of the weight where it is one product, or one for each group.
+std::optional<TensorBox> gradient_by_product(Context& ctx, const Call& c, const TensorBox& dy, std::int64_t groups,
+                                             const sym::TensorMeta& meta) {
+  if (dy.dtype() != c.x.dtype()) return std::nullopt;
+  if (is_product_of_groups(c.x, meta.sizes, groups, c.stride, c.before))
+    return weight_gradient_of_groups(ctx, c.x, dy, groups, meta);
+  if (c.transposed || groups != 1 || c.weight_sizes.size() != meta.rank() || !is_gradient_of_patches(c))
+    return std::nullopt;
+  return weight_gradient_of_patches(ctx, c, dy, meta);
+}
+
 /// convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups,
 /// output_mask), asked for the weight's gradient alone. That of a transposed convolution is that of the plain one from
 /// its result to its input.
@@ -215,9 +226,16 @@ Lowered weight_gradient(Context& ctx, const Values& args) {
         {}};
   const bool own =
       of_dy.dtype() == of_x.dtype() && by_groups(ctx, facts, meta.sizes, {{}, list(4), list(6), groups}, true);
-  if (ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights) && !own &&
-      of_dy.dtype() == of_x.dtype() && is_product_of_groups(of_x, meta.sizes, groups, list(4), list(5)))
-    return std::vector<TensorBox>{{}, weight_gradient_of_groups(ctx, of_x, of_dy, groups, meta), {}};
+  const Call call{.x = of_x,
+                  .weight_sizes = known_ones(meta.sizes),
+                  .stride = list(4),
+                  .dilation = list(6),
+                  .before = list(5),
+                  .after = list(5),
+                  .transposed = args[7].as_bool()};
+  if (ctx.graph.target(meta.device).has(target::Feature::ChannelsLastWeights) && !own)
+    if (auto product = gradient_by_product(ctx, call, of_dy, groups, meta))
+      return std::vector<TensorBox>{{}, *product, {}};
   const BufferView x = library_operand(of_x), dy = library_operand(of_dy);
   library_ops::Attributes attributes = {
       {"stride", list(4)}, {"padding", list(5)}, {"dilation", list(6)}, {"groups", groups}};

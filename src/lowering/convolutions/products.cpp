@@ -12,6 +12,7 @@ namespace coil::lowering {
 namespace {
 
 constexpr std::int64_t kVector = 16;  // bytes
+std::int64_t vector_of(DType d) { return kVector / static_cast<std::int64_t>(size_of(d)); }
 
 /// Places of all pictures: the rows of the products.
 Expr places(const Exprs& sizes) { return sizes[0] * sym::product(std::span(sizes).subspan(2)); }
@@ -57,6 +58,14 @@ std::int64_t product_of(std::span<const std::int64_t> numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{1}, std::multiplies<>());
 }
 
+/// Those of what each place of such a result reads.
+Exprs patch_sizes(const Exprs& y, std::int64_t elements) {
+  Exprs sizes{y[0]};
+  sizes.insert(sizes.end(), y.begin() + 2, y.end());
+  sizes.push_back(elements);
+  return sizes;
+}
+
 /// [N, places.., elements of a window]: what each place of the result reads, in the order of the weight's elements.
 TensorBox patches(Context& ctx, const Call& c, const Exprs& sizes) {
   Exprs index{ctx.graph.ivar(0), 0};
@@ -78,11 +87,19 @@ TensorBox patches(Context& ctx, const Call& c, const Exprs& sizes) {
                    inside ? element_at(ctx, c.x, index, sizes, {}, *inside) : element_at(ctx, c.x, index, sizes));
 }
 
+/// Whether x has few channels, and windows overlap little.
+bool reads_patches(const Call& c) {
+  constexpr std::int64_t kMostReads = 4, kFewest = 16;  // of each place; elements of a window, and channels of y
+  const std::span window = std::span(c.weight_sizes).subspan(2);
+  return c.weight_sizes[1] % vector_of(c.x.dtype()) != 0 && c.weight_sizes[0] >= kFewest &&
+         c.weight_sizes[1] * product_of(window) >= kFewest && product_of(window) <= kMostReads * product_of(c.stride);
+}
+
 }  // namespace
 
 bool is_product_of_groups(const TensorBox& x, const Exprs& weight, std::int64_t groups,
                           const std::vector<std::int64_t>& stride, const std::vector<std::int64_t>& padding) {
-  const auto step = kVector / static_cast<std::int64_t>(size_of(x.dtype()));
+  const auto step = vector_of(x.dtype());
   const auto first = weight[0].constant(), second = weight[1].constant();
   const auto one = [](std::int64_t n) { return n == 1; };
   const auto none = [](std::int64_t n) { return n == 0; };
@@ -120,8 +137,7 @@ TensorBox one_channel_of_products(Context& ctx, const TensorBox& x, const Tensor
                                   const std::optional<TensorBox>& bias, std::int64_t stride, std::int64_t padding,
                                   std::int64_t dilation) {
   const sym::TensorMeta& meta = ctx.result();
-  const std::int64_t taps = *weight.sizes[2].constant(), step = kVector / static_cast<std::int64_t>(size_of(x.dtype())),
-                     columns = round_up(taps, step);
+  const std::int64_t taps = *weight.sizes[2].constant(), step = vector_of(x.dtype()), columns = round_up(taps, step);
   const Exprs by_tap{Expr(columns), x.sizes[1]};
   const Expr tap = ctx.graph.ivar(0);
   const Element inside = condition(ctx, sym::lt(tap, taps));
@@ -154,22 +170,14 @@ TensorBox weight_gradient_of_groups(Context& ctx, const TensorBox& x, const Tens
 }
 
 bool is_product_of_patches(const Call& c) {
-  constexpr std::int64_t kMostReads = 4, kFewest = 16;  // of each place; elements of a window, and channels of y
-  const DType dtype = c.x.dtype();
-  if (dtype != DType::F32 && dtype != DType::F64) return false;
-  const auto step = kVector / static_cast<std::int64_t>(size_of(dtype));
-  const std::span window = std::span(c.weight_sizes).subspan(2);
-  return c.weight_sizes[1] % step != 0 && c.weight_sizes[0] >= kFewest &&
-         c.weight_sizes[1] * product_of(window) >= kFewest && product_of(window) <= kMostReads * product_of(c.stride);
+  return (c.x.dtype() == DType::F32 || c.x.dtype() == DType::F64) && reads_patches(c);
 }
 
 TensorBox product_of_patches(Context& ctx, const Call& c) {
   const sym::TensorMeta& meta = ctx.result();
   const std::size_t rank = meta.rank();
   const std::int64_t elements = product_of(std::span(c.weight_sizes).subspan(1));
-  Exprs sizes{meta.sizes[0]};
-  sizes.insert(sizes.end(), meta.sizes.begin() + 2, meta.sizes.end());
-  sizes.push_back(elements);
+  Exprs sizes = patch_sizes(meta.sizes, elements);
   const TensorBox rows = patches(ctx, c, sizes);
   sizes.back() = meta.sizes[1];
   const TensorBox made = linear_product(ctx, rows, reshape(ctx, c.weight, {c.weight.sizes[0], Expr(elements)}), c.bias,
@@ -177,6 +185,25 @@ TensorBox product_of_patches(Context& ctx, const Call& c) {
   std::vector<std::size_t> order{0, rank - 1};
   for (std::size_t d = 1; d + 1 < rank; ++d) order.push_back(d);
   return permute(ctx, made, order);
+}
+
+bool is_gradient_of_patches(const Call& c) {
+  return is_floating(c.x.dtype()) && reads_patches(c) &&
+         product_of(std::span(c.weight_sizes).subspan(1)) % vector_of(c.x.dtype()) == 0;
+}
+
+TensorBox weight_gradient_of_patches(Context& ctx, const Call& c, const TensorBox& dy, const sym::TensorMeta& meta) {
+  const std::int64_t elements = product_of(std::span(c.weight_sizes).subspan(1));
+  const BufferView rows = library_operand(patches(ctx, c, patch_sizes(dy.sizes, elements))),
+                   of_dy = channels_last_operand(ctx, dy);
+  auto [box, out] = library_result(ctx, meta.dtype, meta.sizes, sym::contiguous_strides(meta.sizes));
+  ctx.graph.buffer(out.buffer).layout.fixed = true;
+  ctx.graph.buffer(rows.buffer).layout.fixed = true;
+  const Expr count = places(dy.sizes), channels = meta.sizes[0];
+  multiply(ctx, {of_dy.buffer, of_dy.dtype, {channels, count}, {1, channels}, of_dy.offset},
+           {rows.buffer, rows.dtype, {count, elements}, {elements, 1}, rows.offset},
+           {out.buffer, out.dtype, {channels, elements}, {elements, 1}, out.offset});
+  return box;
 }
 
 }  // namespace coil::lowering

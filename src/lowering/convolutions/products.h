@@ -37,4 +37,10 @@ bool is_product_of_patches(const Call&);
 /// One product by the weight, of rows that each hold what a window reads; channels lie innermost in the result.
 TensorBox product_of_patches(Context&, const Call&);
 
+/// Whether the gradient of such a convolution's weight, in 16 bits too, is a product.
+bool is_gradient_of_patches(const Call&);
+
+/// That gradient, which `meta` describes. Of the call only what the windows read is looked at.
+TensorBox weight_gradient_of_patches(Context&, const Call&, const TensorBox& dy, const sym::TensorMeta& meta);
+
 }  // namespace coil::lowering
