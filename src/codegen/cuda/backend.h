@@ -14,12 +14,12 @@ int launch_config_of(const Settings&);
 Alternatives alternatives_of(const Settings&);
 
 struct CudaOptions {
-  int device = 0;                 ///< number of the GPU
-  std::string arch;               ///< `sm_90a`; empty: that GPU's, `sm_90` where there is none
-  std::string nvrtc;              ///< see Nvrtc
+  int device = 0;                ///< number of the GPU
+  std::string arch;              ///< `sm_90a`; empty: that GPU's, `sm_90` where there is none
+  std::string nvrtc;             ///< see Nvrtc
   bool dependent_launch = true;  ///< kernels may begin while the one before still runs, from sm_90 on
-  int launch_config = 0;          ///< of every kernel whose group names none: its number among the candidates
-  std::string cluster;            ///< blocks that share a long row, as digits; empty: as many as its length asks for
+  int launch_config = 0;         ///< of every kernel whose group names none: its number among the candidates
+  std::string cluster;           ///< blocks that share a long row, as digits; empty: as many as its length asks for
   Alternatives alternatives = Alternatives::Off;  ///< kernels for some of the sizes (Backend::alternatives)
 };
 

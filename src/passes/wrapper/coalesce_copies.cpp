@@ -48,9 +48,7 @@ class Coalescer {
   }
 
  private:
-  bool of_caller(BufferId b) const {
-    return is_callers(p_.buffers[b]);
-  }
+  bool of_caller(BufferId b) const { return is_callers(p_.buffers[b]); }
   /// Memory of its own, which others may have part in but not give it: the caller's, or what other ranks reach.
   bool has_memory(BufferId b) const {
     return p_.buffers[b].kind != BufferKind::Temporary || p_.buffers[b].comm.has_value();

@@ -55,7 +55,8 @@ class Combiner {
   void take(std::size_t i) {
     const Uses u = uses(p_.lines[i]);
     // What fails leaves the caller's memory as it was written before.
-    if (open_.may_fail && std::ranges::any_of(u.writes, [&](BufferId b) { return is_callers(p_.buffers[b]); })) finish();
+    if (open_.may_fail && std::ranges::any_of(u.writes, [&](BufferId b) { return is_callers(p_.buffers[b]); }))
+      finish();
     const bool waits = !open_.calls.empty() && depends(u);
     open_.calls.push_back(i);
     open_.waits.push_back(waits);
