@@ -46,6 +46,7 @@ constexpr GraphStep kGraph[] = {
     {&passes::kContractSums},
     {&passes::kSimplifySymbolicMasks},
     {&passes::kFoldConstants},
+    {&passes::kMakeWhereRead},
     {&passes::kPlaceOnDevices},
     {&passes::kLoopRecurrences},
     {&passes::kDecomposeForDevice, off_host},

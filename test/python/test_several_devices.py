@@ -146,6 +146,20 @@ class Constants(Program):
         return moved, drawn, (y * self.scale + x.cpu()), torch.arange(6).to(self.far) + x
 
 
+class Made(Program):
+    """Masks, positions and factors that a model makes on the CPU and copies: all of it may be made where it is read."""
+
+    def forward(self, x):
+        regions = torch.zeros(1, 4, 6)
+        for k, part in enumerate((slice(0, 2), slice(2, None))):
+            regions[:, part, 1:] = k + 1
+        apart = regions.reshape(1, 1, -1) - regions.reshape(1, -1, 1)
+        mask = apart.masked_fill(apart != 0, -100.0).masked_fill(apart == 0, 0.0)
+        places = torch.arange(x.shape[0] - 1, -1, -1)
+        factors = torch.tensor([1.0, 0.5]).repeat(12)
+        return (x + mask.to(self.far)).softmax(-1), index(x, [places]) * factors.to(self.far)
+
+
 def numbers(*sizes, seed=0):
     return torch.randn(*sizes, generator=torch.Generator().manual_seed(seed))
 
@@ -193,6 +207,19 @@ def test_values(name, tmp_path):
     assert plan["device"] == "metal:0" and [d["device"] for d in plan["others"]] == ["cpu"]
     before, want = eager(module, args())
     assert not differences(results(package, before, tmp_path, env=WITH_MACHINE), want)
+
+
+@needs_machine
+@pytest.mark.parametrize("dynamic", [None, ({0: Dim("rows", min=2, max=9)},)])
+def test_what_is_made_of_no_input_is_made_where_it_is_read(dynamic, tmp_path):
+    module, args = Made(), lambda n=3: (far(numbers(n, 24, 24)),)
+    export_over(module, args(), tmp_path / "m.pt2", dynamic)
+    package = compiled(tmp_path, "--device", "metal", "--set", "verify=true")
+    plan = plan_of(package)
+    assert plan["device"] == "metal:0" and "others" not in plan
+    for n in (3, 5) if dynamic else (3,):
+        before, want = eager(module, args(n))
+        assert not differences(results(package, before, tmp_path, env=WITH_MACHINE), want)
 
 
 @needs_machine

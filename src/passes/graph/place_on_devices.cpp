@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <set>
 
 #include "passes/graph/passes.h"
@@ -27,6 +28,14 @@ void collect_devices(fx::GraphModule& module, std::set<std::pair<std::uint8_t, i
     for_each_device(n->meta.value, false, [&](Device& d) {
       if (!d.is_meta() && kinds.emplace(d.type.number(), d.index).second) found.push_back(d);
     });
+}
+
+bool lies_on_several(fx::GraphModule& module) {
+  std::set<std::pair<std::uint8_t, int>> kinds;
+  std::vector<Device> found;
+  collect_devices(module, kinds, found);
+  return std::ranges::any_of(found, [](Device d) { return d.is_host(); }) &&
+         std::ranges::any_of(found, [](Device d) { return !d.is_host(); });
 }
 
 void tell(fx::GraphModule& module, bool several, bool elsewhere) {
@@ -76,7 +85,7 @@ void find_devices(fx::GraphModule& module, Device to, bool one_device) {
 }
 
 void place_on_devices(fx::GraphModule& module, Device to) {
-  tell(module, module.on_several_devices, false);
+  tell(module, module.on_several_devices && lies_on_several(module), false);
   move(module, to, !module.on_several_devices);
 }
 

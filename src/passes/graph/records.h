@@ -3,6 +3,7 @@
 #include "fx/graph.h"
 #include "passes/graph/fold_constants.h"
 #include "passes/graph/known_values.h"
+#include "passes/graph/make_where_read.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/split_complex.h"
 #include "passes/graph/symbolic_masks.h"
@@ -109,6 +110,12 @@ inline constexpr GraphPass kFindDevices{"find-devices",
                                         [](fx::GraphModule& module, const GraphContext& given) {
                                           find_devices(module, given.target.device, given.settings.one_device);
                                         }};
+inline constexpr GraphPass kMakeWhereRead{
+    "make-where-read",
+    "What is made on the CPU of no input but small constants, to be read on the other device alone, is made there.",
+    [](fx::GraphModule& module, const GraphContext& given) {
+      make_where_read(module, given.target, given.is_lowered);
+    }};
 inline constexpr GraphPass kPlaceOnDevices{
     "place-on-devices",
     "A program on one device is moved to the one that is compiled for; of one on the CPU and another, the other's "
