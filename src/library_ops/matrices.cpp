@@ -37,9 +37,9 @@ std::vector<Descriptor> solves() {
       by_lapack("solve_triangular", "Solves A X = B, or X A = B, where A is a triangle.", {square, right}, {solution},
                 {kUpper, kLeft, kUnit}),
       by_lapack("ldl_factor", "A = L D Lᵀ of a symmetric matrix, with pivots.", {square},
-                {{"ld", "[B.., N, N]"}, pivots, {"info", "[B..]", "i32"}}),
+                {{"ld", "[B.., N, N]"}, pivots, {"info", "[B..]", "i32"}}, {kHermitian}),
       by_lapack("ldl_solve", "Solves A X = B with the factors of ldl_factor.", {{"ld", "[B.., N, N]"}, pivots, right},
-                {solution}),
+                {solution}, {kHermitian}),
   };
 }
 
@@ -67,6 +67,8 @@ std::vector<Descriptor> spectra() {
                  unless(kValuesOnly, "vectors_re", "[B.., N, N]"),
                  unless(kValuesOnly, "vectors_im", "[B.., N, N]")},
                 {kValuesOnly}),
+      by_lapack("eig_complex", "Eigenvalues and vectors of any square complex matrix.", {square},
+                {{"w", "[B.., N]"}, unless(kValuesOnly, "v", "[B.., N, N]")}, {kValuesOnly}),
       by_lapack("matrix_exp", "The exponential, by scaling, a Padé approximant and squaring, computed in double.",
                 {square}, {{"y", "like a"}}),
   };

@@ -6,6 +6,7 @@ import pytest
 
 from batch import outcomes
 from cases import (
+    complex_factors,
     complex_tensors,
     composites,
     edges,
@@ -33,6 +34,7 @@ FAMILIES = [
         composites,
         complex_tensors,
         factorizations,
+        complex_factors,
         quantization,
         special,
         selection,

@@ -333,14 +333,14 @@ def torch_solve_triangular(inputs, outputs, upper, left=1, unit=0):
 
 
 # @piece ldl_factor
-def torch_ldl_factor(inputs, outputs):
-    for output, value in zip(outputs, torch.linalg.ldl_factor_ex(inputs[0])):
+def torch_ldl_factor(inputs, outputs, hermitian=0):
+    for output, value in zip(outputs, torch.linalg.ldl_factor_ex(inputs[0], hermitian=bool(hermitian))):
         output.copy_(value)
 
 
 # @piece ldl_solve
-def torch_ldl_solve(inputs, outputs):
-    outputs[0].copy_(torch.linalg.ldl_solve(*inputs))
+def torch_ldl_solve(inputs, outputs, hermitian=0):
+    outputs[0].copy_(torch.linalg.ldl_solve(*inputs, hermitian=bool(hermitian)))
 
 
 # @piece qr
@@ -389,6 +389,12 @@ def torch_eigh(inputs, outputs, values_only=0, upper=0):
 def torch_eig(inputs, outputs, values_only=0):
     for i, value in enumerate(torch.linalg.eig(inputs[0].cpu())[: 1 if values_only else 2]):
         outputs[2 * i].copy_(value.real), outputs[2 * i + 1].copy_(value.imag)
+
+
+# @piece eig_complex
+def torch_eig_complex(inputs, outputs, values_only=0):
+    for output, value in zip(outputs, torch.linalg.eig(inputs[0].cpu())):
+        output.copy_(value)
 
 
 # @piece matrix_exp

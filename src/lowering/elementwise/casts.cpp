@@ -166,8 +166,8 @@ Lowered view_dtype(Context& ctx, const ops::Values& args) {
   return result(ctx, from_bits(ctx, made, to));
 }
 
-/// Complex tensors at the border of a program: their memory as pairs of real numbers, and pairs as complex numbers. In
-/// between there are none (passes/graph/split_complex.h).
+/// Complex tensors at the border of a program and around what LAPACK does: their memory as pairs of real numbers, and
+/// pairs as complex numbers. Elsewhere there are none (passes/graph/split_complex.h).
 Lowered copy_parts(Context& ctx, const ops::Values& args) {
   auto [made, window] = library_result(ctx, ctx.result().dtype, ctx.result().sizes, ctx.result().strides);
   add_library_call(ctx, "complex_parts", {}, {library_operand(ctx.tensor(args[0]))}, {window});

@@ -71,8 +71,15 @@ Lowered cholesky(Context& ctx, const Values& args) {
   return checked(ctx, call(ctx, "cholesky", {{"upper", flag(ctx, "upper")}}, {ctx.tensor(args[0])}), "linalg.cholesky");
 }
 
+/// Whether a complex matrix is its own adjoint; of a real one both say the same.
+Attributes symmetry(Context& ctx, const TensorBox& matrix) {
+  if (!is_complex(matrix.dtype())) return {};
+  return {{"hermitian", flag(ctx, "hermitian")}};
+}
+
 Lowered ldl_factor(Context& ctx, const Values& args) {
-  return checked(ctx, call(ctx, "ldl_factor", {}, {ctx.tensor(args[0])}), "linalg.ldl_factor");
+  const TensorBox a = ctx.tensor(args[0]);
+  return checked(ctx, call(ctx, "ldl_factor", symmetry(ctx, a), {a}), "linalg.ldl_factor");
 }
 
 /// Its last `kept` dimensions in the batches of the result.
@@ -100,7 +107,9 @@ Lowered solve(Context& ctx, const Values& args, const char* op, Attributes attri
 Lowered lu_solve(Context& ctx, const Values& args) {
   return solve(ctx, args, "lu_solve", {{"left", flag(ctx, "left")}, {"adjoint", flag(ctx, "adjoint")}});
 }
-Lowered ldl_solve(Context& ctx, const Values& args) { return solve(ctx, args, "ldl_solve", {}); }
+Lowered ldl_solve(Context& ctx, const Values& args) {
+  return solve(ctx, args, "ldl_solve", symmetry(ctx, ctx.tensor(args[0])));
+}
 
 Lowered lu_permutation(Context& ctx, const Values& args) {
   return one(call(ctx, "lu_permutation", {}, {ctx.tensor(args[0])}, {ctx.result()}));
@@ -151,6 +160,14 @@ Lowered eig(Context& ctx, const Values& args) {
   return call(ctx, "eig", {{"values_only", std::int64_t{!flag(ctx, "vectors")}}}, {ctx.tensor(args[0])});
 }
 
+/// Of a complex matrix; those of a real one come as parts.
+Lowered eig_complex(Context& ctx, const Values& args) {
+  return call(ctx, "eig_complex", {{"values_only", std::int64_t{0}}}, {ctx.tensor(args[0])});
+}
+Lowered eigenvalues_of_complex(Context& ctx, const Values& args) {
+  return one(call(ctx, "eig_complex", {{"values_only", std::int64_t{1}}}, {ctx.tensor(args[0])}, {ctx.result()}));
+}
+
 /// In 16 bits computed in f32 and rounded once.
 Lowered matrix_exp(Context& ctx, const Values& args) {
   TensorBox matrix = ctx.tensor(args[0]);
@@ -178,6 +195,8 @@ void add_factorizations(Table& t) {
   t["aten._linalg_svd.default"] = svd;
   t["aten._linalg_eigh.default"] = eigh;
   t["coil.eig.default"] = t["coil.eig_values.default"] = eig;
+  t["aten.linalg_eig.default"] = eig_complex;
+  t["aten.linalg_eigvals.default"] = eigenvalues_of_complex;
   t["aten.linalg_matrix_exp.default"] = matrix_exp;
 }
 

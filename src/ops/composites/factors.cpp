@@ -13,6 +13,9 @@ namespace {
 
 Value transposed(Steps& s, const Value& x) { return s.call("aten.transpose.int", {x, -2, -1}); }
 
+/// Of a complex matrix conjugated as well.
+Value adjoint(Steps& s, const Value& x) { return transposed(s, is_complex(s.dtype(x)) ? s.unary("conj", x) : x); }
+
 /// A copy that lies column by column.
 Value by_columns(Steps& s, const Value& x) { return transposed(s, s.contiguous(transposed(s, x))); }
 
@@ -165,7 +168,9 @@ Value checked_cholesky(Steps& s) {
 }
 
 Value with_cholesky(Steps& s, const Value& factor, const Value& b, bool upper) {
-  return solve_with_triangle(s, factor, solve_with_triangle(s, factor, b, upper, upper, false), upper, !upper, false);
+  const Value other = adjoint(s, factor);
+  const Value between = solve_with_triangle(s, upper ? other : factor, b, false, false, false);
+  return solve_with_triangle(s, upper ? factor : other, between, true, false, false);
 }
 
 Value cholesky_solve(Steps& s) {
@@ -227,7 +232,7 @@ Value lu_unpack(Steps& s) {
 }
 
 Value ldl_factor(Steps& s) {
-  Value all = s.call("aten.linalg_ldl_factor_ex.default", {s["self"]});
+  Value all = s.call("aten.linalg_ldl_factor_ex.default", {s["self"]}, {{"hermitian", s.flag("hermitian")}});
   check(s, s.item(all, 2), s["self"], "linalg.ldl_factor");
   return Values{s.item(all, 0), s.item(all, 1)};
 }
@@ -281,6 +286,7 @@ Value slogdet_with_factors(Steps& s) {
 
 Value logdet(Steps& s) {
   Determinant made = sign_and_log(s, s["self"]);
+  if (is_complex(s.dtype(made.sign))) return s.add(s.unary("log", made.sign), made.log);
   return s.where(s.call("aten.eq.Scalar", {made.sign, -1}), s.full({}, std::nan(""), s.dtype(made.log)), made.log);
 }
 
@@ -305,7 +311,7 @@ Value svd(Steps& s) {
   const Value& a = s["self"];
   if (s.flag("compute_uv")) {
     Value all = s.call("aten._linalg_svd.default", {a, !s.flag("some"), true});
-    return Values{s.item(all, 0), s.item(all, 1), transposed(s, s.item(all, 2))};
+    return Values{s.item(all, 0), s.item(all, 1), adjoint(s, s.item(all, 2))};
   }
   auto zeros = [&](const Expr& n) {
     Exprs sizes = batch_of(s, a);
@@ -337,7 +343,7 @@ double epsilon(DType type) {
 /// where not given.
 Value threshold(Steps& s, const Value& a, const Value& atol, const Value& rtol, const Value& largest) {
   const Expr longest = s.env.simplify(sym::max(s.size(a, -2), s.size(a, -1)));
-  const DType type = s.dtype(a);
+  const DType type = real_type(s.dtype(a));
   auto tensor = [&](const Value& v) { return s.is_tensor(v) ? v : s.full({}, v, type); };
   // A dimension more: thresholds are one for each matrix.
   auto beside = [&](const Value& v) { return s.rank(v) == 0 ? v : s.unsqueeze(v, -1); };
@@ -386,14 +392,14 @@ Value pseudo_inverse(Steps& s) {
   Value left, values, right;
   if (hermitian) {
     Value both = s.call("aten._linalg_eigh.default", {a, "L", true});
-    values = s.item(both, 0), left = s.item(both, 1), right = transposed(s, left);
+    values = s.item(both, 0), left = s.item(both, 1), right = adjoint(s, left);
   } else {
     Value all = s.call("aten._linalg_svd.default", {a, false, true});
-    values = s.item(all, 1), left = transposed(s, s.item(all, 2)), right = transposed(s, s.item(all, 0));
+    values = s.item(all, 1), left = adjoint(s, s.item(all, 2)), right = adjoint(s, s.item(all, 0));
   }
   Value size = s.unary("abs", values), largest = s.call("aten.amax.default", {size, Steps::list({-1}), true});
   Value kept = s.call("aten.gt.Tensor", {size, threshold(s, a, t.absolute, t.relative, largest)});
-  Value inverted = s.where(kept, s.unary("reciprocal", values), s.full({}, 0, s.dtype(a)));
+  Value inverted = s.where(kept, s.unary("reciprocal", values), s.full({}, 0, s.dtype(values)));
   return s.call("aten.matmul.default", {s.mul(left, s.unsqueeze(inverted, -2)), right});
 }
 

@@ -117,7 +117,10 @@ Value cross(Steps& s) {
   return cross_along(s, s.item(both, 0), s.item(both, 1), dim);
 }
 
-Value vecdot(Steps& s) { return s.sum(s.mul(s["x"], s["y"]), {s.number("dim")}); }
+Value vecdot(Steps& s) {
+  const Value x = is_complex(s.dtype(s["x"])) ? s.unary("conj", s["x"]) : s["x"];
+  return s.sum(s.mul(x, s["y"]), {s.number("dim")});
+}
 
 Value trace(Steps& s) { return s.unary("sum", s.call("aten.diagonal.default", {s["self"]})); }
 

@@ -151,7 +151,7 @@ Value vander(Steps& s) {
   Value powers = s.iota(n);
   if (s.op.schema.target == "aten.vander.default" && !s.flag("increasing"))
     powers = s.call("aten.flip.default", {powers, Steps::list({0})});
-  Value wide = is_floating(s.dtype(x)) ? x : s.to(x, DType::I64);
+  Value wide = is_floating(s.dtype(x)) || is_complex(s.dtype(x)) ? x : s.to(x, DType::I64);
   return s.contiguous(s.call("aten.pow.Tensor_Tensor", {s.unsqueeze(wide, -1), powers}));
 }
 

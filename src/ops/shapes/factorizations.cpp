@@ -184,7 +184,7 @@ Value eig_parts(const Call& call) {
 
 /// Complex ones, which split-complex takes apart.
 TensorMeta complex_of(TensorMeta real) {
-  real.dtype = complex_type(real.dtype);
+  if (!is_complex(real.dtype)) real.dtype = complex_type(real.dtype);
   return real;
 }
 

@@ -27,28 +27,88 @@ const ComplexRules& rules() {
 
 /// Operators whose decompositions hold for complex numbers as they stand: what they are made of has rules.
 constexpr std::string_view kByDecomposition[] = {
+    "aten._cholesky_solve_helper.default",
+    "aten._chunk_cat.default",
+    "aten._linalg_det.default",
+    "aten._linalg_slogdet.default",
+    "aten._linalg_solve_ex.default",
+    "aten._lu_with_info.default",
     "aten._neg_view.default",
     "aten.addbmm.default",
     "aten.addcdiv.default",
     "aten.addcmul.default",
     "aten.addmv.default",
     "aten.addr.default",
+    "aten.cholesky.default",
+    "aten.cholesky_inverse.default",
+    "aten.cholesky_solve.default",
+    "aten.cumulative_trapezoid.dx",
+    "aten.cumulative_trapezoid.x",
+    "aten.det.default",
+    "aten.dist.default",
     "aten.index_add.default",
     "aten.index_fill.int_Scalar",
     "aten.index_fill.int_Tensor",
+    "aten.inverse.default",
     "aten.isclose.default",
+    "aten.l1_loss.default",
     "aten.ldexp.Tensor",
     "aten.lerp.Scalar",
     "aten.lerp.Tensor",
-    "aten.linalg_multi_dot.default",
+    "aten.linalg_cholesky.default",
+    "aten.linalg_cond.default",
+    "aten.linalg_cond.p_str",
+    "aten.linalg_det.default",
+    "aten.linalg_eigh.default",
+    "aten.linalg_eigvalsh.default",
+    "aten.linalg_inv.default",
+    "aten.linalg_inv_ex.default",
+    "aten.linalg_ldl_factor.default",
+    "aten.linalg_lu.default",
+    "aten.linalg_lu_factor.default",
     "aten.linalg_matrix_norm.default",
     "aten.linalg_matrix_norm.str_ord",
     "aten.linalg_matrix_power.default",
-    "aten.matrix_power.default",
+    "aten.linalg_matrix_rank.atol_rtol_float",
+    "aten.linalg_matrix_rank.atol_rtol_tensor",
+    "aten.linalg_matrix_rank.default",
+    "aten.linalg_matrix_rank.tol_tensor",
+    "aten.linalg_multi_dot.default",
     "aten.linalg_norm.default",
     "aten.linalg_norm.ord_str",
+    "aten.linalg_pinv.atol_rtol_float",
+    "aten.linalg_pinv.atol_rtol_tensor",
+    "aten.linalg_pinv.default",
+    "aten.linalg_pinv.rcond_tensor",
+    "aten.linalg_slogdet.default",
+    "aten.linalg_solve.default",
+    "aten.linalg_solve_ex.default",
+    "aten.linalg_svd.default",
+    "aten.linalg_svdvals.default",
+    "aten.linalg_tensorinv.default",
+    "aten.linalg_tensorsolve.default",
+    "aten.linalg_vander.default",
+    "aten.linalg_vecdot.default",
+    "aten.logdet.default",
+    "aten.lu_solve.default",
+    "aten.lu_unpack.default",
+    "aten.masked_fill.Tensor",
+    "aten.matrix_power.default",
+    "aten.orgqr.default",
+    "aten.pairwise_distance.default",
+    "aten.pinverse.default",
+    "aten.qr.default",
+    "aten.renorm.default",
     "aten.rms_norm.default",
     "aten.sinc.default",
+    "aten.slogdet.default",
+    "aten.svd.default",
+    "aten.trapezoid.dx",
+    "aten.trapezoid.x",
+    "aten.trapz.dx",
+    "aten.trapz.x",
+    "aten.triangular_solve.default",
+    "aten.triplet_margin_loss.default",
     "coil.fill_diagonal.default",
 };
 
@@ -75,10 +135,10 @@ bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.ta
 /// What a node is a view of that leaves the numbers as they are; null where it is none.
 const Node* viewed_by(const Node* n) {
   constexpr std::string_view kOtherwise[] = {
-      "aten.conj.default",      "aten._conj.default", "aten._neg_view.default", "aten.reshape.default",
-      "aten.to.dtype",          "aten.to.device",     "aten.to.other",          "aten.to.dtype_layout",
-      "aten.type_as.default",   "aten.mH.default",    "aten.matrix_H.default",  "aten.adjoint.default",
-      "aten.contiguous.default"};
+      "aten.conj.default",       "aten._conj.default", "aten._neg_view.default", "aten.reshape.default",
+      "aten.to.dtype",           "aten.to.device",     "aten.to.other",          "aten.to.dtype_layout",
+      "aten.type_as.default",    "aten.mH.default",    "aten.matrix_H.default",  "aten.adjoint.default",
+      "aten.contiguous.default", "aten.ravel.default", "aten.flatten.using_ints"};
   if (n->opcode != Opcode::CallFunction) return nullptr;
   const Node* call = n->is_call("_operator.getitem") ? n->args[0].as_node() : n;
   if (!call->op || !call->op->schema.is_view() || !call->args[0].is<Node*>()) return nullptr;
@@ -102,7 +162,7 @@ class Splitter {
   Splitter(fx::GraphModule& m, DType widest, bool is_branch) : m_(m), is_branch_(is_branch) { parts_.widest = widest; }
 
   void run() {
-    bool any = false;
+    bool any = take_apart();
     for (Node* n : m_.graph.nodes()) {
       if (!touches_complex(*n) && (n->opcode != Opcode::Output || real_views_.empty())) continue;
       any = true;
@@ -116,6 +176,24 @@ class Splitter {
   }
 
  private:
+  /// Operators whose decompositions have rules, and those that they consist of.
+  bool take_apart() {
+    bool any = false;
+    for (Node* n = m_.graph.first(); n;) {
+      if (n->opcode != Opcode::CallFunction || !is_decomposed(n->target) || !touches_complex(*n)) {
+        n = n->next();
+        continue;
+      }
+      any = true;
+      Node* before = n->prev();
+      fx::InsertBefore here(n);
+      ComplexRewriter r(m_, n, parts_);
+      replace_call(r, (*decomposition_of(n->target))(r), renaming_);
+      n = before ? before->next() : m_.graph.first();
+    }
+    return any;
+  }
+
   void visit(Node* n) {
     switch (n->opcode) {
       case Opcode::Placeholder: return parts_of_view(n);
@@ -139,7 +217,6 @@ class Splitter {
     fx::InsertBefore here(n);
     ComplexRewriter r(m_, n, parts_);
     if (asks_only(*n)) return ask_a_part(n);
-    if (is_decomposed(n->target)) return take_apart(r);
     auto rule = rules().find(n->target);
     if (rule == rules().end()) r.refuse("is not compiled for complex tensors; compute with torch.view_as_real(x) here");
     Made made = made_by(rule->second, r);
@@ -176,16 +253,6 @@ class Splitter {
     } catch (const Error& e) {
       if (std::string_view(e.what()).find("aten.") != std::string_view::npos) throw;
       r.refuse(e.what());
-    }
-  }
-
-  void take_apart(Rewriter& r) {
-    Node *before = r.node->prev(), *after = r.node->next();
-    replace_call(r, (*decomposition_of(r.node->target))(r), renaming_);
-    for (Node* n = before ? before->next() : m_.graph.first(); n != after;) {
-      Node* next = n->next();
-      if (touches_complex(*n)) visit(n);
-      n = next;
     }
   }
 

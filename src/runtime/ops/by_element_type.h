@@ -1,5 +1,6 @@
-// Operations of the host that are templates over float and double.
+// Operations of the host that are templates over float and double, or over complex numbers of these as well.
 #pragma once
+#include <complex>
 #include <memory>
 
 #include "runtime/device/library.h"
@@ -7,9 +8,9 @@
 
 namespace coil::runtime {
 
-/// The operation for float or double, as input `kDecides` is. What an operation knows stays from one `prepare` to the
-/// next, as long as the type does.
-template <template <class> class Op, std::size_t kDecides = 0>
+/// The operation for the type of input `kDecides`: float, double or, where `kComplex`, complex numbers of them. What an
+/// operation knows stays from one `prepare` to the next, as long as the type does.
+template <template <class> class Op, std::size_t kDecides = 0, bool kComplex = false>
 class ByElementType final : public LibraryOp {
  public:
   explicit ByElementType(const Attributes& attributes) : attributes_(attributes) {}
@@ -29,6 +30,10 @@ class ByElementType final : public LibraryOp {
   std::unique_ptr<LibraryOp> make(DType type) const {
     if (type == DType::F32) return std::make_unique<Op<float>>(attributes_);
     if (type == DType::F64) return std::make_unique<Op<double>>(attributes_);
+    if constexpr (kComplex) {
+      if (type == DType::C64) return std::make_unique<Op<std::complex<float>>>(attributes_);
+      if (type == DType::C128) return std::make_unique<Op<std::complex<double>>>(attributes_);
+    }
     fail("linear algebra and Fourier transforms take float and double, not {}", torch_name(type));
   }
 
@@ -36,5 +41,9 @@ class ByElementType final : public LibraryOp {
   DType type_ = DType::F32;
   std::unique_ptr<LibraryOp> op_;
 };
+
+/// The same for an operation that takes complex numbers too.
+template <template <class> class Op>
+using ByNumberType = ByElementType<Op, 0, true>;
 
 }  // namespace coil::runtime

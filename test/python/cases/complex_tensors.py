@@ -470,7 +470,6 @@ n.add(
     ),
     far_from_singular(2, 4, 4),
     complex_normal(2, 4, 3),
-    exported_only="torch decomposes these to factors that only have forms for real matrices, which is refused by name",
 )
 n.add(
     "singular_values",
@@ -483,7 +482,6 @@ n.add(
     ),
     far_from_singular(2, 4, 4),
     complex_normal(2, 4, 3),
-    exported_only="torch decomposes these to a factorization with vectors, which is refused by name",
 )
 g.add(
     "bag_weights",

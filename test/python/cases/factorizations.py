@@ -189,7 +189,6 @@ f.add(
     torch.complex(f.normal(2, 3, 2), f.normal(2, 3, 2)),
     torch.complex(f.normal(3), f.normal(3)),
     tolerance=1e-4,
-    exported_only="the decomposed forms have `info` beside their complex results, which is refused",
 )
 
 e.add(

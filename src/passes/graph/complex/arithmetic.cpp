@@ -158,6 +158,11 @@ Made fill_masked(ComplexRewriter& r) {
 /// A tensor of these sizes, filled with one number.
 Made zeros(ComplexRewriter& r) { return r.parts(Value(0.0)); }
 Made ones(ComplexRewriter& r) { return r.parts(Value(1.0)); }
+Made identity(ComplexRewriter& r) {
+  Values args = r.node->args;
+  args[r.node->op->schema.index("dtype")] = r.part_type();
+  return Parts{r.call(r.node->target, std::move(args)), None{}};
+}
 Made filled(ComplexRewriter& r) { return r.parts(r["fill_value"]); }
 Made filled_in_place(ComplexRewriter& r) { return r.parts(r["value"]); }
 Made single(ComplexRewriter& r) { return r.parts(r["s"]); }
@@ -263,6 +268,20 @@ Made deviation(ComplexRewriter& r) {
       r.unary("sqrt", variance_of(r, "aten.var" + r.node->target.substr(std::string_view("aten.std").size()))));
 }
 
+/// Both at once, after which come the means.
+Made with_means(ComplexRewriter& r) {
+  const std::string& target = r.node->target;
+  const std::string_view overload = std::string_view(target).substr(target.rfind('.'));
+  const bool over_all = overload == ".default";
+  Value spread = variance_of(r, "aten.var" + std::string(overload));
+  if (target.starts_with("aten.std_mean")) spread = r.unary("sqrt", spread);
+  const Parts means = on_both(r.whole(r.node->args[0]), [&](const Value& part) {
+    return Value(over_all ? r.call("aten.mean.default", {part})
+                          : r.call("aten.mean.dim", {part, r["dim"], r.flag("keepdim")}));
+  });
+  return std::vector<Parts>{{spread, None{}}, means};
+}
+
 Made norm(ComplexRewriter& r) {
   Values args = r.node->args;
   args[0] = r.magnitude(self(r));
@@ -313,6 +332,7 @@ void add_complex_arithmetic(ComplexRules& t) {
   t["aten.zeros_like.default"] = t["aten.zeros.default"] = t["aten.new_zeros.default"] = t["aten.zero.default"] =
       t["aten.empty_like.default"] = t["aten.empty.memory_format"] = zeros;
   t["aten.ones_like.default"] = t["aten.ones.default"] = t["aten.new_ones.default"] = ones;
+  t["aten.eye.default"] = t["aten.eye.m"] = identity;
   t["aten.full.default"] = t["aten.full_like.default"] = t["aten.new_full.default"] = filled;
   t["aten.fill.Scalar"] = t["aten.fill.Tensor"] = filled_in_place;
   t["aten.scalar_tensor.default"] = single;
@@ -330,6 +350,9 @@ void add_complex_arithmetic(ComplexRules& t) {
   for (std::string_view name : {"aten.tensordot.default", "aten.cross.default", "aten.linalg_cross.default"})
     t[name] = of_two;
   for (std::string_view name : {"aten.var.default", "aten.var.dim", "aten.var.correction"}) t[name] = variance;
+  for (std::string_view name : {"aten.var_mean.default", "aten.var_mean.dim", "aten.var_mean.correction",
+                                "aten.std_mean.default", "aten.std_mean.dim", "aten.std_mean.correction"})
+    t[name] = with_means;
   for (std::string_view name : {"aten.std.default", "aten.std.dim", "aten.std.correction"}) t[name] = deviation;
   t["aten.einsum.default"] = einsum;
   for (std::string_view name : {"aten.norm.Scalar", "aten.norm.ScalarOpt_dim", "aten.linalg_vector_norm.default"})

@@ -3,6 +3,7 @@
 // Debian is meant, in the build that runs on OpenMP's threads as the kernels do; any LAPACK with 32-bit integers will
 // do.
 #pragma once
+#include <complex>
 #include <cstddef>
 
 namespace coil::runtime {
@@ -11,8 +12,9 @@ namespace coil::runtime {
 using Letter = const char*;
 using Length = std::size_t;
 
+/// What has one form for real and complex matrices; of complex ones `orgqr` and `ormqr` are `ungqr` and `unmqr`.
 template <class T>
-struct Lapack {
+struct LapackFactors {
   using Int = const int*;
   void (*getrf)(Int m, Int n, T* a, Int lda, int* pivots, int* info) = nullptr;
   void (*getrs)(Letter trans, Int n, Int columns, const T* a, Int lda, Int pivots, T* b, Int ldb, int* info,
@@ -27,14 +29,34 @@ struct Lapack {
   void (*orgqr)(Int m, Int n, Int k, T* a, Int lda, const T* tau, T* work, Int lwork, int* info) = nullptr;
   void (*ormqr)(Letter side, Letter trans, Int m, Int n, Int k, const T* a, Int lda, const T* tau, T* c, Int ldc,
                 T* work, Int lwork, int* info, Length, Length) = nullptr;
+  void (*gemm)(Letter ta, Letter tb, Int m, Int n, Int k, const T* alpha, const T* a, Int lda, const T* b, Int ldb,
+               const T* beta, T* c, Int ldc, Length, Length) = nullptr;
+};
+
+template <class T>
+struct Lapack : LapackFactors<T> {
+  using Int = const int*;
   void (*gesdd)(Letter job, Int m, Int n, T* a, Int lda, T* s, T* u, Int ldu, T* vt, Int ldvt, T* work, Int lwork,
                 int* iwork, int* info, Length) = nullptr;
   void (*syevd)(Letter job, Letter uplo, Int n, T* a, Int lda, T* w, T* work, Int lwork, int* iwork, Int liwork,
                 int* info, Length, Length) = nullptr;
   void (*geev)(Letter left, Letter right, Int n, T* a, Int lda, T* re, T* im, T* vl, Int ldvl, T* vr, Int ldvr, T* work,
                Int lwork, int* info, Length, Length) = nullptr;
-  void (*gemm)(Letter ta, Letter tb, Int m, Int n, Int k, const T* alpha, const T* a, Int lda, const T* b, Int ldb,
-               const T* beta, T* c, Int ldc, Length, Length) = nullptr;
+};
+
+template <class R>
+struct Lapack<std::complex<R>> : LapackFactors<std::complex<R>> {
+  using Int = const int*;
+  using T = std::complex<R>;
+  void (*hetrf)(Letter uplo, Int n, T* a, Int lda, int* pivots, T* work, Int lwork, int* info, Length) = nullptr;
+  void (*hetrs)(Letter uplo, Int n, Int columns, const T* a, Int lda, Int pivots, T* b, Int ldb, int* info,
+                Length) = nullptr;
+  void (*gesdd)(Letter job, Int m, Int n, T* a, Int lda, R* s, T* u, Int ldu, T* vt, Int ldvt, T* work, Int lwork,
+                R* rwork, int* iwork, int* info, Length) = nullptr;
+  void (*heevd)(Letter job, Letter uplo, Int n, T* a, Int lda, R* w, T* work, Int lwork, R* rwork, Int lrwork,
+                int* iwork, Int liwork, int* info, Length, Length) = nullptr;
+  void (*geev)(Letter left, Letter right, Int n, T* a, Int lda, T* w, T* vl, Int ldvl, T* vr, Int ldvr, T* work,
+               Int lwork, R* rwork, int* info, Length, Length) = nullptr;
 };
 
 /// Throws Error saying what to install when there is none on this machine.
@@ -44,5 +66,9 @@ template <>
 const Lapack<float>& lapack<float>();
 template <>
 const Lapack<double>& lapack<double>();
+template <>
+const Lapack<std::complex<float>>& lapack<std::complex<float>>();
+template <>
+const Lapack<std::complex<double>>& lapack<std::complex<double>>();
 
 }  // namespace coil::runtime

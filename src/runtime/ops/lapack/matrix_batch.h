@@ -3,6 +3,8 @@
 #pragma once
 #include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <complex>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -181,10 +183,31 @@ class MatrixBatch : public LibraryOp {
   int workers_ = 1;
 };
 
+/// The type of a matrix's parts, and whether it has two.
+template <class T>
+struct PartsOf {
+  using Real = T;
+  static constexpr bool kComplex = false;
+};
+template <class R>
+struct PartsOf<std::complex<R>> {
+  using Real = R;
+  static constexpr bool kComplex = true;
+};
+template <class T>
+using RealOf = typename PartsOf<T>::Real;
+template <class T>
+constexpr bool kIsComplex = PartsOf<T>::kComplex;
+
+template <class T>
+bool is_finite(T x) {
+  return std::isfinite(std::real(x)) && std::isfinite(std::imag(x));
+}
+
 /// The best size of a work array, as LAPACK told it in the array's first element.
 template <class T>
 int work_size(T told) {
-  return std::max(1, static_cast<int>(told * T(1.0001)));
+  return std::max(1, static_cast<int>(std::real(told) * RealOf<T>(1.0001)));
 }
 
 }  // namespace coil::runtime

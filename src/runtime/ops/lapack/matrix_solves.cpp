@@ -75,32 +75,51 @@ class Solve : public MatrixBatch<T> {
 template <class T>
 class LuSolve : public Solve<T> {
  public:
-  // X A = B is A' X' = B'.
+  // X A = B is A' X' = B', and X A* = B is A conj(X') = conj(B').
   explicit LuSolve(const Attributes& a)
       : Solve<T>("lu_solve", read(a, library_ops::matrices::kLeft)),
-        transposed_(read(a, library_ops::matrices::kAdjoint) == read(a, library_ops::matrices::kLeft)) {}
+        left_(read(a, library_ops::matrices::kLeft)),
+        adjoint_(read(a, library_ops::matrices::kAdjoint)) {}
 
  private:
   void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override {
-    lapack_.getrs(transposed_ ? "T" : "N", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
+    const char* how = adjoint_ == left_ ? (adjoint_ ? "C" : "T") : "N";
+    conjugate_where_turned(b, columns);
+    lapack_.getrs(how, &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
+    conjugate_where_turned(b, columns);
+  }
+  void conjugate_where_turned(T* b, int columns) const {
+    if constexpr (kIsComplex<T>)
+      if (adjoint_ && !left_)
+        std::transform(b, b + std::ptrdiff_t{this->n_} * columns, b, [](T x) { return std::conj(x); });
   }
   const Lapack<T>& lapack_ = lapack<T>();
-  bool transposed_;
+  bool left_, adjoint_;
 };
+
+/// Factors a symmetric matrix, or a Hermitian one.
+template <class T>
+void factor_symmetric(const Lapack<T>& lapack, bool hermitian, int n, T* a, int* pivots, T* work, int lwork,
+                      int* info) {
+  const int lda = leading(n);
+  if constexpr (kIsComplex<T>)
+    if (hermitian) return lapack.hetrf("L", &n, a, &lda, pivots, work, &lwork, info, 1);
+  lapack.sytrf("L", &n, a, &lda, pivots, work, &lwork, info, 1);
+}
 
 template <class T>
 class LdlFactor : public MatrixBatch<T> {
  public:
-  explicit LdlFactor(const Attributes&) : MatrixBatch<T>("ldl_factor", {2}, {2, 1, 0}) {}
+  explicit LdlFactor(const Attributes& a)
+      : MatrixBatch<T>("ldl_factor", {2}, {2, 1, 0}), hermitian_(read(a, library_ops::matrices::kHermitian)) {}
 
  private:
   using Base = MatrixBatch<T>;
   void setup() override {
     n_ = this->in(0).rows();
-    const int lda = leading(n_), query = -1;
     int info = 0;
     T told = 1;
-    lapack_.sytrf("L", &n_, nullptr, &lda, nullptr, &told, &query, &info, 1);
+    factor_symmetric<T>(lapack_, hermitian_, n_, nullptr, nullptr, &told, -1, &info);
     lwork_ = work_size(told);
     a_ = this->slot(std::int64_t{n_} * n_);
     pivots_ = this->template slot<int>(n_);
@@ -110,8 +129,7 @@ class LdlFactor : public MatrixBatch<T> {
     T* a = x.load(0, x.scratch(a_));
     int* pivots = x.template scratch<int>(pivots_);
     int info = 0;
-    const int lda = leading(n_);
-    if (n_) lapack_.sytrf("L", &n_, a, &lda, pivots, x.scratch(work_), &lwork_, &info, 1);
+    if (n_) factor_symmetric<T>(lapack_, hermitian_, n_, a, pivots, x.scratch(work_), lwork_, &info);
     const std::ptrdiff_t n = n_;
     x.fill(0, [&](int i, int j) { return i < j ? T(0) : a[j * n + i]; });
     x.template fill<int>(1, [&](int i, int) { return pivots[i]; });
@@ -119,6 +137,7 @@ class LdlFactor : public MatrixBatch<T> {
     return std::min(info, 0);
   }
   const Lapack<T>& lapack_ = lapack<T>();
+  bool hermitian_;
   int n_ = 0, lwork_ = 1;
   typename Base::Slot a_{}, pivots_{}, work_{};
 };
@@ -126,13 +145,17 @@ class LdlFactor : public MatrixBatch<T> {
 template <class T>
 class LdlSolve : public Solve<T> {
  public:
-  explicit LdlSolve(const Attributes&) : Solve<T>("ldl_solve", true) {}
+  explicit LdlSolve(const Attributes& a)
+      : Solve<T>("ldl_solve", true), hermitian_(read(a, library_ops::matrices::kHermitian)) {}
 
  private:
   void solve(const T* a, const int* pivots, int columns, T* b, int ldb, int* info) override {
+    if constexpr (kIsComplex<T>)
+      if (hermitian_) return lapack_.hetrs("L", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
     lapack_.sytrs("L", &this->n_, &columns, a, &ldb, pivots, b, &ldb, info, 1);
   }
   const Lapack<T>& lapack_ = lapack<T>();
+  bool hermitian_;
 };
 
 template <class T>
@@ -225,13 +248,13 @@ class LuPermutation : public MatrixBatch<int> {
   Slot rows_{};
 };
 
-const DefineLibraryOps kMatrixSolves({{"lu_factor", call_site<ByElementType<LuFactor>>},
-                                      {"lu_solve", call_site<ByElementType<LuSolve>>},
+const DefineLibraryOps kMatrixSolves({{"lu_factor", call_site<ByNumberType<LuFactor>>},
+                                      {"lu_solve", call_site<ByNumberType<LuSolve>>},
                                       {"lu_permutation", call_site<LuPermutation>},
-                                      {"cholesky", call_site<ByElementType<Cholesky>>},
-                                      {"solve_triangular", call_site<ByElementType<SolveTriangular>>},
-                                      {"ldl_factor", call_site<ByElementType<LdlFactor>>},
-                                      {"ldl_solve", call_site<ByElementType<LdlSolve>>}});
+                                      {"cholesky", call_site<ByNumberType<Cholesky>>},
+                                      {"solve_triangular", call_site<ByNumberType<SolveTriangular>>},
+                                      {"ldl_factor", call_site<ByNumberType<LdlFactor>>},
+                                      {"ldl_solve", call_site<ByNumberType<LdlSolve>>}});
 
 }  // namespace
 

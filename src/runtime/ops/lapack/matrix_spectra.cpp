@@ -144,8 +144,8 @@ class Ormqr : public MatrixBatch<T> {
   int call(const T* a, const T* tau, T* c, T* work, int lwork) {
     int info = 0;
     const int lda = leading(p_), ldc = leading(m_);
-    lapack_.ormqr(left_ ? "L" : "R", transpose_ ? "T" : "N", &m_, &n_, &k_, a, &lda, tau, c, &ldc, work, &lwork, &info,
-                  1, 1);
+    lapack_.ormqr(left_ ? "L" : "R", transpose_ ? (kIsComplex<T> ? "C" : "T") : "N", &m_, &n_, &k_, a, &lda, tau, c,
+                  &ldc, work, &lwork, &info, 1, 1);
     return info;
   }
   int one(const typename Base::Item& x) override {
@@ -165,6 +165,12 @@ class Ormqr : public MatrixBatch<T> {
 constexpr const char* kNotConverged =
     "the algorithm did not converge: the matrix holds what is not finite, or has too many repeated values";
 
+/// Numbers of the work array of reals that a complex matrix's values take, and its vectors.
+std::int64_t svd_reals(std::int64_t m, std::int64_t n, bool values_only) {
+  const std::int64_t least = std::min(m, n), most = std::max(m, n);
+  return values_only ? 7 * least : std::max(5 * least * least + 7 * least, 2 * (most + least) * least + least);
+}
+
 template <class T>
 class Svd : public MatrixBatch<T> {
  public:
@@ -174,6 +180,7 @@ class Svd : public MatrixBatch<T> {
 
  private:
   using Base = MatrixBatch<T>;
+  using Real = RealOf<T>;
   void setup() override {
     m_ = this->in(0).rows(), n_ = this->in(0).columns();
     k_ = std::min(m_, n_);
@@ -182,30 +189,37 @@ class Svd : public MatrixBatch<T> {
     if (!values_only_ && !(columns == k_ && rows_ == k_) && !(columns == m_ && rows_ == n_))
       this->refuse("sizes do not fit");
     job_ = values_only_ ? "N" : columns == k_ && rows_ == k_ ? "S" : "A";
-    if (k_) call(nullptr, nullptr, nullptr, nullptr, &told_, -1, nullptr);
+    if (k_) call(nullptr, nullptr, nullptr, nullptr, &told_, -1, nullptr, nullptr);
     lwork_ = work_size(told_);
     a_ = this->slot(std::int64_t{m_} * n_);
-    s_ = this->slot(k_);
+    s_ = this->template slot<Real>(k_);
     u_ = this->slot(std::int64_t{m_} * columns);
     vh_ = this->slot(std::int64_t{rows_} * n_);
     work_ = this->slot(lwork_);
+    rwork_ = this->template slot<Real>(kIsComplex<T> ? svd_reals(m_, n_, values_only_) : 0);
     iwork_ = this->template slot<int>(std::int64_t{8} * k_);
   }
-  int call(T* a, T* s, T* u, T* vh, T* work, int lwork, int* iwork) {
+  int call(T* a, Real* s, T* u, T* vh, T* work, int lwork, [[maybe_unused]] Real* rwork, int* iwork) {
     int info = 0;
     const int lda = leading(m_), ldv = leading(rows_);
-    lapack_.gesdd(job_, &m_, &n_, a, &lda, s, u, &lda, vh, &ldv, work, &lwork, iwork, &info, 1);
+    if constexpr (kIsComplex<T>)
+      lapack_.gesdd(job_, &m_, &n_, a, &lda, s, u, &lda, vh, &ldv, work, &lwork, rwork, iwork, &info, 1);
+    else
+      lapack_.gesdd(job_, &m_, &n_, a, &lda, s, u, &lda, vh, &ldv, work, &lwork, iwork, &info, 1);
     return info;
   }
   int one(const typename Base::Item& x) override {
-    T *s = x.scratch(s_), *u = x.scratch(u_), *vh = x.scratch(vh_);
+    Real* s = x.template scratch<Real>(s_);
+    T *u = x.scratch(u_), *vh = x.scratch(vh_);
     if (k_) {
       T* a = x.load(0, x.scratch(a_));
       for (std::ptrdiff_t i = 0; i < std::ptrdiff_t{m_} * n_; ++i)
-        if (!std::isfinite(a[i])) return 1;  // versions of LAPACK differ in what they do then
-      if (int info = call(a, s, u, vh, x.scratch(work_), lwork_, x.template scratch<int>(iwork_))) return info;
+        if (!is_finite(a[i])) return 1;  // versions of LAPACK differ in what they do then
+      if (int info = call(a, s, u, vh, x.scratch(work_), lwork_, x.template scratch<Real>(rwork_),
+                          x.template scratch<int>(iwork_)))
+        return info;
     }
-    x.fill(values_only_ ? 0 : 1, [&](int i, int) { return s[i]; });
+    x.template fill<Real>(values_only_ ? 0 : 1, [&](int i, int) { return s[i]; });
     if (values_only_) return 0;
     const std::ptrdiff_t m = m_, rows = rows_;
     x.fill(0, [&](int i, int j) { return k_ ? u[j * m + i] : T(i == j); });
@@ -218,7 +232,7 @@ class Svd : public MatrixBatch<T> {
   const char* job_ = "N";
   int m_ = 0, n_ = 0, k_ = 0, rows_ = 0, lwork_ = 1;
   T told_ = 1;
-  typename Base::Slot a_{}, s_{}, u_{}, vh_{}, work_{}, iwork_{};
+  typename Base::Slot a_{}, s_{}, u_{}, vh_{}, work_{}, rwork_{}, iwork_{};
 };
 
 template <class T>
@@ -231,37 +245,57 @@ class Eigh : public MatrixBatch<T> {
 
  private:
   using Base = MatrixBatch<T>;
+  using Real = RealOf<T>;
   void setup() override {
     n_ = this->in(0).rows();
     int itold = 1;
-    if (n_) call(nullptr, nullptr, &told_, -1, &itold, -1);
-    lwork_ = work_size(told_), liwork_ = std::max(1, itold);
+    Real rtold = 1;
+    if (n_) call(nullptr, nullptr, {&told_, -1, &rtold, -1, &itold, -1});
+    lwork_ = work_size(told_), lrwork_ = work_size(rtold), liwork_ = std::max(1, itold);
     a_ = this->slot(std::int64_t{n_} * n_);
-    w_ = this->slot(n_);
+    w_ = this->template slot<Real>(n_);
     work_ = this->slot(lwork_);
+    rwork_ = this->template slot<Real>(kIsComplex<T> ? lrwork_ : 0);
     iwork_ = this->template slot<int>(liwork_);
   }
-  int call(T* a, T* w, T* work, int lwork, int* iwork, int liwork) {
+  /// Work arrays and their sizes; of real matrices LAPACK takes no `reals`.
+  struct Work {
+    T* numbers;
+    int count;
+    Real* reals;
+    int real_count;
+    int* integers;
+    int integer_count;
+  };
+  int call(T* a, Real* w, const Work& work) {
     int info = 0;
     const int lda = leading(n_);
-    lapack_.syevd(values_only_ ? "N" : "V", upper_ ? "U" : "L", &n_, a, &lda, w, work, &lwork, iwork, &liwork, &info, 1,
-                  1);
+    const char *job = values_only_ ? "N" : "V", *side = upper_ ? "U" : "L";
+    if constexpr (kIsComplex<T>)
+      lapack_.heevd(job, side, &n_, a, &lda, w, work.numbers, &work.count, work.reals, &work.real_count, work.integers,
+                    &work.integer_count, &info, 1, 1);
+    else
+      lapack_.syevd(job, side, &n_, a, &lda, w, work.numbers, &work.count, work.integers, &work.integer_count, &info, 1,
+                    1);
     return info;
   }
   int one(const typename Base::Item& x) override {
-    T *a = x.load(0, x.scratch(a_)), *w = x.scratch(w_);
+    T* a = x.load(0, x.scratch(a_));
+    Real* w = x.template scratch<Real>(w_);
+    const Work work{
+        x.scratch(work_), lwork_, x.template scratch<Real>(rwork_), lrwork_, x.template scratch<int>(iwork_), liwork_};
     if (n_)
-      if (int info = call(a, w, x.scratch(work_), lwork_, x.template scratch<int>(iwork_), liwork_)) return info;
-    x.fill(0, [&](int i, int) { return w[i]; });
+      if (int info = call(a, w, work)) return info;
+    x.template fill<Real>(0, [&](int i, int) { return w[i]; });
     if (!values_only_) x.store(1, a, n_);
     return 0;
   }
   std::string failure(int) const override { return fmt::format("linalg.eigh: {}", kNotConverged); }
   const Lapack<T>& lapack_ = lapack<T>();
   bool values_only_, upper_;
-  int n_ = 0, lwork_ = 1, liwork_ = 1;
+  int n_ = 0, lwork_ = 1, lrwork_ = 1, liwork_ = 1;
   T told_ = 1;
-  typename Base::Slot a_{}, w_{}, work_{}, iwork_{};
+  typename Base::Slot a_{}, w_{}, work_{}, rwork_{}, iwork_{};
 };
 
 template <class T>
@@ -310,6 +344,75 @@ class Eig : public MatrixBatch<T> {
   int n_ = 0, lwork_ = 1;
   T told_ = 1;
   typename Base::Slot a_{}, w_{}, v_{}, work_{};
+};
+
+template <class T>
+class EigComplex : public MatrixBatch<T> {
+ public:
+  explicit EigComplex(const Attributes& a)
+      : MatrixBatch<T>("eig_complex", {2}, read(a, library_ops::matrices::kValuesOnly) ? Ranks{1} : Ranks{1, 2}),
+        values_only_(read(a, library_ops::matrices::kValuesOnly)) {}
+
+ private:
+  using Base = MatrixBatch<T>;
+  using Real = RealOf<T>;
+  void setup() override {
+    n_ = this->in(0).rows();
+    Real rtold = 1;
+    if (n_) call(nullptr, nullptr, nullptr, &told_, -1, &rtold);
+    lwork_ = work_size(told_);
+    a_ = this->slot(std::int64_t{n_} * n_);
+    w_ = this->slot(n_);
+    v_ = this->slot(values_only_ ? 0 : std::int64_t{n_} * n_);
+    work_ = this->slot(lwork_);
+    rwork_ = this->template slot<Real>(std::int64_t{2} * n_);
+  }
+  int call(T* a, T* w, T* v, T* work, int lwork, Real* rwork) {
+    int info = 0;
+    const int ld = leading(n_);
+    lapack_.geev("N", values_only_ ? "N" : "V", &n_, a, &ld, w, nullptr, &ld, v, &ld, work, &lwork, rwork, &info, 1, 1);
+    return info;
+  }
+  int one(const typename Base::Item& x) override {
+    T *a = x.load(0, x.scratch(a_)), *w = x.scratch(w_), *v = x.scratch(v_);
+    if (!std::all_of(a, a + std::ptrdiff_t{n_} * n_, is_finite<T>)) return 1;
+    if (n_)
+      if (int info = call(a, w, v, x.scratch(work_), lwork_, x.template scratch<Real>(rwork_))) return info;
+    x.fill(0, [&](int i, int) { return w[i]; });
+    if (!values_only_) x.store(1, v, n_);
+    return 0;
+  }
+  std::string failure(int) const override { return fmt::format("linalg.eig: {}", kNotConverged); }
+  const Lapack<T>& lapack_ = lapack<T>();
+  bool values_only_;
+  int n_ = 0, lwork_ = 1;
+  T told_ = 1;
+  typename Base::Slot a_{}, w_{}, v_{}, work_{}, rwork_{};
+};
+
+/// Takes complex matrices alone.
+class EigOfComplex final : public LibraryOp {
+ public:
+  explicit EigOfComplex(const Attributes& attributes) : attributes_(attributes) {}
+
+  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
+    const DType type = inputs.empty() ? DType::I64 : inputs[0].dtype;
+    if (type == DType::C64)
+      op_ = std::make_unique<EigComplex<std::complex<float>>>(attributes_);
+    else if (type == DType::C128)
+      op_ = std::make_unique<EigComplex<std::complex<double>>>(attributes_);
+    else
+      fail("eig_complex takes complex matrices, not {}", torch_name(type));
+    op_->prepare(inputs, outputs);
+  }
+  std::size_t workspace_bytes() const override { return op_->workspace_bytes(); }
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
+    op_->run(inputs, outputs, workspace);
+  }
+
+ private:
+  Attributes attributes_;
+  std::unique_ptr<LibraryOp> op_;
 };
 
 /// exp(A) = (r(A / 2^s))^(2^s) with the [13/13] Padé approximant r (Higham, "The Scaling and Squaring Method for the
@@ -411,13 +514,14 @@ class MatrixExp : public MatrixBatch<T> {
   typename Base::Slot scratch_{}, pivots_{};
 };
 
-const DefineLibraryOps kMatrixSpectra({{"qr", call_site<ByElementType<Qr>>},
-                                       {"geqrf", call_site<ByElementType<Geqrf>>},
-                                       {"householder_product", call_site<ByElementType<HouseholderProduct>>},
-                                       {"ormqr", call_site<ByElementType<Ormqr>>},
-                                       {"svd", call_site<ByElementType<Svd>>},
-                                       {"eigh", call_site<ByElementType<Eigh>>},
+const DefineLibraryOps kMatrixSpectra({{"qr", call_site<ByNumberType<Qr>>},
+                                       {"geqrf", call_site<ByNumberType<Geqrf>>},
+                                       {"householder_product", call_site<ByNumberType<HouseholderProduct>>},
+                                       {"ormqr", call_site<ByNumberType<Ormqr>>},
+                                       {"svd", call_site<ByNumberType<Svd>>},
+                                       {"eigh", call_site<ByNumberType<Eigh>>},
                                        {"eig", call_site<ByElementType<Eig>>},
+                                       {"eig_complex", call_site<EigOfComplex>},
                                        {"matrix_exp", call_site<ByElementType<MatrixExp>>}});
 
 }  // namespace
