@@ -393,6 +393,17 @@ f.add(
     f.normal(2, 64),
 )
 f.add(
+    "stft_of_complex_signals",
+    lambda z, w: (
+        torch.stft(z, 16, hop_length=4, window=torch.hann_window(16), return_complex=True, onesided=False),
+        torch.stft(z[0], 16, 4, 12, center=False, normalized=True, return_complex=True, onesided=False),
+        torch.stft(z, 16, 4, window=w, return_complex=True, onesided=False),
+        torch.stft(z.real, 16, 4, window=w, return_complex=True, onesided=False),
+    ),
+    complex_normal(2, 64),
+    complex_normal(16),
+)
+f.add(
     "istft_of_both_sides",
     lambda z: (torch.istft(z, 10), torch.istft(z, 10, return_complex=True, onesided=False)),
     torch.complex(f.normal(10, 12), f.normal(10, 12)),

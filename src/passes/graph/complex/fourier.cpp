@@ -181,29 +181,32 @@ Made ihfft(ComplexRewriter& r) {
 }
 
 /// A window of `length` in the middle of n points; ones where there is none.
-Value centered_window(ComplexRewriter& r, std::int64_t n, std::int64_t length, DType type) {
-  if (r.has("window") && is_complex(r.dtype(r["window"]))) r.refuse("with a complex window is not compiled");
-  Value window = r.has("window") ? r.to(r["window"], type) : r.full({length}, 1, type, r.device());
+Parts centered_window(ComplexRewriter& r, std::int64_t n, std::int64_t length, DType type) {
+  const Parts window =
+      r.has("window") ? r.parts(r["window"], type) : Parts{r.full({length}, 1, type, r.device()), None{}};
   const std::int64_t left = (n - length) / 2;
-  return length == n ? window
-                     : Value(r.call("aten.constant_pad_nd.default", {window, Values{left, n - length - left}, 0}));
+  return on_both(window, [&](const Value& part) {
+    const Value typed = r.to(part, type);
+    return length == n ? typed
+                       : Value(r.call("aten.constant_pad_nd.default", {typed, Values{left, n - length - left}, 0}));
+  });
 }
 
 Made stft(ComplexRewriter& r) {
   if (r.has("align_to_window") && r.flag("align_to_window")) r.refuse("align_to_window is not compiled");
   const std::int64_t n = r.number("n_fft"), hop = r.has("hop_length") ? r.number("hop_length") : n / 4,
                      length = r.has("win_length") ? r.number("win_length") : n;
-  Value x = r["self"];
-  if (r.is_complex_node(x)) r.refuse("of a complex signal is not compiled");
   const DType type = real_type(r.result().dtype);  // a window may be wider than the signal
-  const bool batched = r.rank(x) == 2;
-  if (!batched) x = r.unsqueeze(x, 0);
-  if (r.node->target == "aten.stft.center" && r.flag("center"))
-    x = r.call("aten.pad.default", {x, Values{n / 2, n / 2}, r["pad_mode"]});
-  Value frames = r.call("aten.unfold.default", {x, -1, n, hop});
-  frames = r.mul(r.to(frames, type), centered_window(r, n, length, type));
-  const bool onesided = !r.has("onesided") || r.flag("onesided");
-  Parts made = real_to_complex(r, {frames, None{}}, {2}, onesided, r.flag("normalized") ? 1 : 0);
+  const bool batched = r.rank(r["self"]) == 2, centered = r.node->target == "aten.stft.center" && r.flag("center");
+  const Parts frames = on_both(r.parts(r["self"]), [&](const Value& part) {
+    Value x = batched ? part : Value(r.unsqueeze(part, 0));
+    if (centered) x = r.call("aten.pad.default", {x, Values{n / 2, n / 2}, r["pad_mode"]});
+    return r.to(r.call("aten.unfold.default", {x, -1, n, hop}), type);
+  });
+  const Parts seen = r.product(frames, centered_window(r, n, length, type));
+  const int by = r.flag("normalized") ? 1 : 0;
+  Parts made = seen.im.is_none() ? real_to_complex(r, seen, {2}, !r.has("onesided") || r.flag("onesided"), by)
+                                 : complex_to_complex(r, seen, {2}, true, by);
   made = on_both(made, [&](const Value& v) {
     const Value turned = r.call("aten.transpose.int", {v, 1, 2});
     return batched ? turned : Value(r.call("aten.squeeze.dim", {turned, 0}));
@@ -226,7 +229,9 @@ Made istft(ComplexRewriter& r) {
   const Parts frames = r.flag("return_complex") ? complex_to_complex(r, x, {2}, false, by)
                                                 : Parts{complex_to_real(r, x, {2}, n, by), None{}};
   const DType type = r.dtype(frames.re);
-  const Value window = centered_window(r, n, width, type);
+  const Parts both = centered_window(r, n, width, type);
+  if (!both.im.is_none()) r.refuse("with a complex window is not compiled");
+  const Value& window = both.re;
   const Expr count = r.meta(frames.re).sizes[1], whole = r.module.env->simplify((count - 1) * hop + n);
   auto overlapped = [&](const Value& of, const Expr& batch) {
     return Value(r.call("aten.unfold_backward.default", {of, Exprs{batch, whole}, 1, n, hop}));
