@@ -265,6 +265,7 @@ Value nuclear(Steps& s) {
   std::vector<std::int64_t> dims{-2, -1};
   for (const auto& p : s.op.schema.parameters)
     if (p.name == "dim") dims = s.numbers("dim");
+  if (dims.size() != 2) s.refuse("takes two dimensions");
   for (std::int64_t& d : dims) d = s.wrapped(d, s.rank(s["self"]));
   return norm_of_singular_values(s, s["self"], dims, s.flag("keepdim"), "sum");
 }

@@ -191,6 +191,7 @@ TensorMeta complex_of(TensorMeta real) {
 TensorMeta eigenvalues(const Call& call) {
   const TensorMeta& a = call.tensor(0);
   if (a.rank() < 2) refuse(call, "takes tensors of at least two dimensions, not sizes {}", show(a.sizes));
+  require_equal(call, a.sizes[a.rank() - 2], a.sizes.back(), "rows and columns");
   return complex_of(dense(call.env, a, {a.sizes.begin(), a.sizes.end() - 1}));
 }
 

@@ -8,15 +8,18 @@
 
 namespace coil::runtime {
 
-/// The operation for the type of input `kDecides`: float, double or, where `kComplex`, complex numbers of them. What an
-/// operation knows stays from one `prepare` to the next, as long as the type does.
-template <template <class> class Op, std::size_t kDecides = 0, bool kComplex = false>
+/// What elements an operation takes.
+enum class Numbers : std::uint8_t { Real, Complex, Both };
+
+/// The operation for the type of the first input. What it knows stays from one `prepare` to the next, as long as the
+/// type does.
+template <template <class> class Op, Numbers kNumbers = Numbers::Real>
 class ByElementType final : public LibraryOp {
  public:
   explicit ByElementType(const Attributes& attributes) : attributes_(attributes) {}
 
   void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    const DType type = inputs.size() > kDecides ? inputs[kDecides].dtype : DType::I64;
+    const DType type = inputs.empty() ? DType::I64 : inputs[0].dtype;
     if (!op_ || type != type_) op_ = make(type);
     type_ = type;
     op_->prepare(inputs, outputs);
@@ -28,9 +31,11 @@ class ByElementType final : public LibraryOp {
 
  private:
   std::unique_ptr<LibraryOp> make(DType type) const {
-    if (type == DType::F32) return std::make_unique<Op<float>>(attributes_);
-    if (type == DType::F64) return std::make_unique<Op<double>>(attributes_);
-    if constexpr (kComplex) {
+    if constexpr (kNumbers != Numbers::Complex) {
+      if (type == DType::F32) return std::make_unique<Op<float>>(attributes_);
+      if (type == DType::F64) return std::make_unique<Op<double>>(attributes_);
+    }
+    if constexpr (kNumbers != Numbers::Real) {
       if (type == DType::C64) return std::make_unique<Op<std::complex<float>>>(attributes_);
       if (type == DType::C128) return std::make_unique<Op<std::complex<double>>>(attributes_);
     }
@@ -41,9 +46,5 @@ class ByElementType final : public LibraryOp {
   DType type_ = DType::F32;
   std::unique_ptr<LibraryOp> op_;
 };
-
-/// The same for an operation that takes complex numbers too.
-template <template <class> class Op>
-using ByNumberType = ByElementType<Op, 0, true>;
 
 }  // namespace coil::runtime

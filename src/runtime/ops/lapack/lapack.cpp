@@ -1,6 +1,7 @@
 #include "runtime/ops/lapack/lapack.h"
 
 #include <string>
+#include <type_traits>
 
 #include "runtime/device/shared_library.h"
 
@@ -18,21 +19,14 @@ const SharedLibrary& library() {
   return opened;
 }
 
-/// Finds the routine of a name for matrices of the type that the letter says.
-class Finder {
- public:
-  explicit Finder(char letter) : letter_(letter) {}
-  template <class F>
-  void operator()(F& function, const char* name) const {
-    library().find(function, (letter_ + std::string(name) + "_").c_str());
-  }
-
- private:
-  char letter_;
-};
-
+/// The routines for matrices of the type that the letter says.
 template <class T>
-void find_factors(const Finder& find, LapackFactors<T>& t, const char* orthogonal) {
+Lapack<T> routines(char letter) {
+  constexpr bool kComplex = !std::is_floating_point_v<T>;
+  Lapack<T> t;
+  auto find = [&](auto& function, const char* name) {
+    library().find(function, (letter + std::string(name) + "_").c_str());
+  };
   find(t.getrf, "getrf");
   find(t.getrs, "getrs");
   find(t.potrf, "potrf");
@@ -40,32 +34,18 @@ void find_factors(const Finder& find, LapackFactors<T>& t, const char* orthogona
   find(t.sytrf, "sytrf");
   find(t.sytrs, "sytrs");
   find(t.geqrf, "geqrf");
-  find(t.orgqr, (orthogonal + std::string("gqr")).c_str());
-  find(t.ormqr, (orthogonal + std::string("mqr")).c_str());
+  find(t.orgqr, kComplex ? "ungqr" : "orgqr");
+  find(t.ormqr, kComplex ? "unmqr" : "ormqr");
+  find(t.gesdd, "gesdd");
+  find(t.geev, "geev");
   find(t.gemm, "gemm");
-}
-
-template <class T>
-Lapack<T> of_real(char letter) {
-  Lapack<T> t;
-  const Finder find(letter);
-  find_factors(find, t, "or");
-  find(t.gesdd, "gesdd");
-  find(t.syevd, "syevd");
-  find(t.geev, "geev");
-  return t;
-}
-
-template <class T>
-Lapack<T> of_complex(char letter) {
-  Lapack<T> t;
-  const Finder find(letter);
-  find_factors(find, t, "un");
-  find(t.hetrf, "hetrf");
-  find(t.hetrs, "hetrs");
-  find(t.gesdd, "gesdd");
-  find(t.heevd, "heevd");
-  find(t.geev, "geev");
+  if constexpr (kComplex) {
+    find(t.hetrf, "hetrf");
+    find(t.hetrs, "hetrs");
+    find(t.heevd, "heevd");
+  } else {
+    find(t.syevd, "syevd");
+  }
   return t;
 }
 
@@ -73,25 +53,25 @@ Lapack<T> of_complex(char letter) {
 
 template <>
 const Lapack<float>& lapack<float>() {
-  static const auto t = of_real<float>('s');
+  static const auto t = routines<float>('s');
   return t;
 }
 
 template <>
 const Lapack<double>& lapack<double>() {
-  static const auto t = of_real<double>('d');
+  static const auto t = routines<double>('d');
   return t;
 }
 
 template <>
 const Lapack<std::complex<float>>& lapack<std::complex<float>>() {
-  static const auto t = of_complex<std::complex<float>>('c');
+  static const auto t = routines<std::complex<float>>('c');
   return t;
 }
 
 template <>
 const Lapack<std::complex<double>>& lapack<std::complex<double>>() {
-  static const auto t = of_complex<std::complex<double>>('z');
+  static const auto t = routines<std::complex<double>>('z');
   return t;
 }
 

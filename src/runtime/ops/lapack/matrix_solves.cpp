@@ -248,13 +248,13 @@ class LuPermutation : public MatrixBatch<int> {
   Slot rows_{};
 };
 
-const DefineLibraryOps kMatrixSolves({{"lu_factor", call_site<ByNumberType<LuFactor>>},
-                                      {"lu_solve", call_site<ByNumberType<LuSolve>>},
+const DefineLibraryOps kMatrixSolves({{"lu_factor", call_site<ByElementType<LuFactor, Numbers::Both>>},
+                                      {"lu_solve", call_site<ByElementType<LuSolve, Numbers::Both>>},
                                       {"lu_permutation", call_site<LuPermutation>},
-                                      {"cholesky", call_site<ByNumberType<Cholesky>>},
-                                      {"solve_triangular", call_site<ByNumberType<SolveTriangular>>},
-                                      {"ldl_factor", call_site<ByNumberType<LdlFactor>>},
-                                      {"ldl_solve", call_site<ByNumberType<LdlSolve>>}});
+                                      {"cholesky", call_site<ByElementType<Cholesky, Numbers::Both>>},
+                                      {"solve_triangular", call_site<ByElementType<SolveTriangular, Numbers::Both>>},
+                                      {"ldl_factor", call_site<ByElementType<LdlFactor, Numbers::Both>>},
+                                      {"ldl_solve", call_site<ByElementType<LdlSolve, Numbers::Both>>}});
 
 }  // namespace
 

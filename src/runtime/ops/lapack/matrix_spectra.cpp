@@ -390,31 +390,6 @@ class EigComplex : public MatrixBatch<T> {
   typename Base::Slot a_{}, w_{}, v_{}, work_{}, rwork_{};
 };
 
-/// Takes complex matrices alone.
-class EigOfComplex final : public LibraryOp {
- public:
-  explicit EigOfComplex(const Attributes& attributes) : attributes_(attributes) {}
-
-  void prepare(std::span<const BoundView> inputs, std::span<const BoundView> outputs) override {
-    const DType type = inputs.empty() ? DType::I64 : inputs[0].dtype;
-    if (type == DType::C64)
-      op_ = std::make_unique<EigComplex<std::complex<float>>>(attributes_);
-    else if (type == DType::C128)
-      op_ = std::make_unique<EigComplex<std::complex<double>>>(attributes_);
-    else
-      fail("eig_complex takes complex matrices, not {}", torch_name(type));
-    op_->prepare(inputs, outputs);
-  }
-  std::size_t workspace_bytes() const override { return op_->workspace_bytes(); }
-  void run(std::span<const void* const> inputs, std::span<void* const> outputs, void* workspace) override {
-    op_->run(inputs, outputs, workspace);
-  }
-
- private:
-  Attributes attributes_;
-  std::unique_ptr<LibraryOp> op_;
-};
-
 /// exp(A) = (r(A / 2^s))^(2^s) with the [13/13] Padé approximant r (Higham, "The Scaling and Squaring Method for the
 /// Matrix Exponential Revisited", 2005).
 template <class T>
@@ -514,14 +489,15 @@ class MatrixExp : public MatrixBatch<T> {
   typename Base::Slot scratch_{}, pivots_{};
 };
 
-const DefineLibraryOps kMatrixSpectra({{"qr", call_site<ByNumberType<Qr>>},
-                                       {"geqrf", call_site<ByNumberType<Geqrf>>},
-                                       {"householder_product", call_site<ByNumberType<HouseholderProduct>>},
-                                       {"ormqr", call_site<ByNumberType<Ormqr>>},
-                                       {"svd", call_site<ByNumberType<Svd>>},
-                                       {"eigh", call_site<ByNumberType<Eigh>>},
+const DefineLibraryOps kMatrixSpectra({{"qr", call_site<ByElementType<Qr, Numbers::Both>>},
+                                       {"geqrf", call_site<ByElementType<Geqrf, Numbers::Both>>},
+                                       {"householder_product",
+                                        call_site<ByElementType<HouseholderProduct, Numbers::Both>>},
+                                       {"ormqr", call_site<ByElementType<Ormqr, Numbers::Both>>},
+                                       {"svd", call_site<ByElementType<Svd, Numbers::Both>>},
+                                       {"eigh", call_site<ByElementType<Eigh, Numbers::Both>>},
                                        {"eig", call_site<ByElementType<Eig>>},
-                                       {"eig_complex", call_site<EigOfComplex>},
+                                       {"eig_complex", call_site<ByElementType<EigComplex, Numbers::Complex>>},
                                        {"matrix_exp", call_site<ByElementType<MatrixExp>>}});
 
 }  // namespace
