@@ -1,6 +1,7 @@
 #include "passes/graph/make_where_read.h"
 
 #include <algorithm>
+#include <ranges>
 #include <unordered_set>
 
 namespace coil::passes {
@@ -33,11 +34,17 @@ class Movable {
  public:
   Movable(fx::GraphModule& module, const target::Target& target, const IsLowered& is_lowered)
       : module_(module), target_(target), is_lowered_(is_lowered) {
+    std::vector<Node*> in_order;
     for (Node* n = module.graph.first(); n; n = n->next())
-      if (lies_here(n) && repeats(n) && suits(n) && reads_alone(n)) found_.insert(n);
-    // One that stays keeps what it reads, and what reads it.
-    for (bool changed = true; changed;)
-      changed = std::erase_if(found_, [&](Node* n) { return !reads_alone(n) || !is_read_there(n); }) > 0;
+      if (lies_here(n) && repeats(n) && suits(n) && reads_alone(n) && found_.insert(n).second) in_order.push_back(n);
+    // One that stays keeps what it reads, which stands before it, and what reads it.
+    for (std::size_t before = 0; before != found_.size();) {
+      before = found_.size();
+      for (Node* n : in_order | std::views::reverse)
+        if (found_.contains(n) && !is_read_there(n)) found_.erase(n);
+      for (Node* n : in_order)
+        if (found_.contains(n) && !reads_alone(n)) found_.erase(n);
+    }
   }
 
   void move_to(Device to) {
