@@ -8,7 +8,7 @@ import torch
 from coil_harness import CoilError, check
 from program_writer import ProgramWriter
 
-SEEDS = range(40)
+SEEDS = (*range(40), 700627)  # the last failed once
 SIZES = (1, 2, 3, 4, 8, 17)
 
 

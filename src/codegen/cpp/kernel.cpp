@@ -56,6 +56,7 @@ void Printer::place_values() {
   for (const LoopDim& d : nest_.inner) row *= d.size;
   const auto elements = row.constant();
   std::set<BufferId> spilled;
+  std::size_t named = 0;  // a row that is spilled after all leaves its name to nobody
   for (const Statement& s : nest_.statements)
     for (Scalar l : linear_loads(s)) {
       auto made = made_.find(l->buffer);
@@ -66,7 +67,9 @@ void Printer::place_values() {
       if (m.stored) continue;
       if (same_point && inner_vector() && elements && *elements <= kScratchElements &&
           scratch_elements_ + *elements <= 4 * kScratchElements) {
-        if (scratch_.emplace(l->buffer, fmt::format("t{}", scratch_.size())).second) scratch_elements_ += *elements;
+        if (!scratch_.emplace(l->buffer, fmt::format("t{}", named)).second) continue;
+        scratch_elements_ += *elements;
+        ++named;
       } else {
         m.stored = true;
         spilled.insert(l->buffer);
