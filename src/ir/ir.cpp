@@ -101,8 +101,7 @@ std::optional<std::size_t> channels_through(Graph& graph, const Operation& op) {
 void Graph::follow_channels(const Operation& op) {
   if (const auto* call = std::get_if<Extern>(&op.node)) {
     if (!library_ops::has(call->op, library_ops::Trait::ChannelsLast)) return;
-    has_convolutions_ = true;
-    for (BufferId out : op.outs) buffers_[out].channels = 1;
+    for (BufferId out : op.outs) made_channels(out, 1);
   } else if (has_convolutions_ && op.is_loop()) {
     const auto channels = channels_through(*this, op);
     for (BufferId out : op.outs)

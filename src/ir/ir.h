@@ -253,6 +253,11 @@ class COIL_EXTENSION_API Graph {
   /// Whether it ever had a convolution, or the gradient of one's weights: layouts left open may then come to have the
   /// channels innermost (passes/loop/layout_choice.h).
   bool has_convolutions() const { return has_convolutions_; }
+  /// Says of a convolution's result that another operation made in which dimension its channels lie.
+  void made_channels(BufferId made, std::size_t dim) {
+    has_convolutions_ = true;
+    buffers_[made].channels = dim;
+  }
   /// Forgets those of operation `first` and its followers that `unwanted` tells; nothing may read their results.
   void drop_operations(std::size_t first, const std::function<bool(const Operation&)>& unwanted);
   /// The whole list anew, in this order: what passes over the IR end with. Operations get new ids and buffers their

@@ -182,6 +182,7 @@ TensorBox product_of_patches(Context& ctx, const Call& c) {
   sizes.back() = meta.sizes[1];
   const TensorBox made = linear_product(ctx, rows, reshape(ctx, c.weight, {c.weight.sizes[0], Expr(elements)}), c.bias,
                                         sym::contiguous(meta.dtype, meta.device, sizes));
+  if (made.storage->realized()) ctx.graph.made_channels(*made.storage->buffer, rank - 1);
   std::vector<std::size_t> order{0, rank - 1};
   for (std::size_t d = 1; d + 1 < rank; ++d) order.push_back(d);
   return permute(ctx, made, order);
