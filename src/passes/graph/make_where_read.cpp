@@ -4,20 +4,13 @@
 #include <ranges>
 #include <unordered_set>
 
+#include "passes/graph/metadata.h"
+
 namespace coil::passes {
 namespace {
 
 using fx::Node;
 using fx::Opcode;
-
-/// Calls `f` on each tensor of a node's value.
-template <class F>
-void for_each_tensor(ops::Value& value, const F& f) {
-  if (auto* tensor = value.get_if<sym::TensorMeta>())
-    f(*tensor);
-  else if (auto* list = value.get_if<ops::Values>())
-    for (ops::Value& item : *list) for_each_tensor(item, f);
-}
 
 /// Where the tensors of a node lie.
 struct Places {

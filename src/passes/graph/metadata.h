@@ -1,4 +1,4 @@
-// Whether two pieces of metadata say the same, as far as can be known.
+// The tensors of metadata, and whether two pieces of it say the same, as far as can be known.
 #pragma once
 #include "ops/value.h"
 #include "sym/shape_env.h"
@@ -8,6 +8,15 @@ struct GraphModule;
 }
 
 namespace coil::passes {
+
+/// Calls `f` on each tensor of a node's value.
+template <class F>
+void for_each_tensor(ops::Value& value, const F& f) {
+  if (auto* tensor = value.get_if<sym::TensorMeta>())
+    f(*tensor);
+  else if (auto* list = value.get_if<ops::Values>())
+    for (ops::Value& item : *list) for_each_tensor(item, f);
+}
 
 /// Equal: proven, or equal by the hints, or known at run time only.
 bool agree(const sym::ShapeEnv&, sym::Expr, sym::Expr);

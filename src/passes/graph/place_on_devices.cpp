@@ -1,41 +1,34 @@
 #include <algorithm>
-#include <set>
 
+#include "passes/graph/metadata.h"
 #include "passes/graph/passes.h"
 #include "support/error.h"
 
 namespace coil::passes {
 namespace {
 
-using sym::TensorMeta;
+/// The devices of all tensors, but for those that have no memory.
+struct Devices {
+  bool on_host = false;
+  std::vector<Device> others;
 
-/// Calls `f` on the device of each tensor in a value; with `arguments`, also on devices that stand there themselves.
-template <class F>
-void for_each_device(ops::Value& v, bool arguments, const F& f) {
-  if (auto* device = v.get_if<Device>(); device && arguments)
-    f(*device);
-  else if (auto* tensor = v.get_if<TensorMeta>())
-    f(tensor->device);
-  else if (auto* list = v.get_if<ops::Values>())
-    for (ops::Value& x : *list) for_each_device(x, arguments, f);
-}
+  bool are_several() const { return on_host && !others.empty(); }
+};
 
-/// Of all tensors, those that have no memory left out.
-void collect_devices(fx::GraphModule& module, std::set<std::pair<std::uint8_t, int>>& kinds,
-                     std::vector<Device>& found) {
-  for (auto& [name, sub] : module.subgraphs) collect_devices(*sub, kinds, found);
+void collect(fx::GraphModule& module, Devices& found) {
+  for (auto& [name, sub] : module.subgraphs) collect(*sub, found);
   for (fx::Node* n : module.graph.nodes())
-    for_each_device(n->meta.value, false, [&](Device& d) {
-      if (!d.is_meta() && kinds.emplace(d.type.number(), d.index).second) found.push_back(d);
+    for_each_tensor(n->meta.value, [&](const sym::TensorMeta& t) {
+      found.on_host = found.on_host || t.device.is_host();
+      const bool is_new = std::ranges::find(found.others, t.device) == found.others.end();
+      if (!t.device.is_host() && !t.device.is_meta() && is_new) found.others.push_back(t.device);
     });
 }
 
-bool lies_on_several(fx::GraphModule& module) {
-  std::set<std::pair<std::uint8_t, int>> kinds;
-  std::vector<Device> found;
-  collect_devices(module, kinds, found);
-  return std::ranges::any_of(found, [](Device d) { return d.is_host(); }) &&
-         std::ranges::any_of(found, [](Device d) { return !d.is_host(); });
+Devices devices_of(fx::GraphModule& module) {
+  Devices found;
+  collect(module, found);
+  return found;
 }
 
 void tell(fx::GraphModule& module, bool several, bool elsewhere) {
@@ -44,10 +37,17 @@ void tell(fx::GraphModule& module, bool several, bool elsewhere) {
   for (auto& [name, sub] : module.subgraphs) tell(*sub, several, elsewhere);
 }
 
+/// Tensors, and devices that stand in arguments themselves.
 void move(ops::Value& v, Device to, bool all) {
-  for_each_device(v, true, [&](Device& d) {
+  const auto move_one = [&](Device& d) {
     if (!d.is_meta() && (all || !d.is_host())) d = to;
-  });
+  };
+  if (auto* list = v.get_if<ops::Values>())
+    for (ops::Value& item : *list) move(item, to, all);
+  else if (auto* device = v.get_if<Device>())
+    move_one(*device);
+  else
+    for_each_tensor(v, [&](sym::TensorMeta& t) { move_one(t.device); });
 }
 
 void move(fx::GraphModule& module, Device to, bool all) {
@@ -66,16 +66,10 @@ void move(fx::GraphModule& module, Device to, bool all) {
 }  // namespace
 
 void find_devices(fx::GraphModule& module, Device to, bool one_device) {
-  std::set<std::pair<std::uint8_t, int>> kinds;
-  std::vector<Device> found;
-  collect_devices(module, kinds, found);
+  const Devices found = devices_of(module);
   std::vector<std::string> accelerators;
-  bool on_host = false;
-  for (Device d : found) {
-    on_host = on_host || d.is_host();
-    if (!d.is_host()) accelerators.push_back(to_string(d));
-  }
-  const bool several = !to.is_host() && !one_device && on_host && !accelerators.empty();
+  for (Device d : found.others) accelerators.push_back(to_string(d));
+  const bool several = !to.is_host() && !one_device && found.are_several();
   if (several && accelerators.size() > 1)
     fail(
         "the program's tensors lie on cpu, {}; a program lies on the cpu and one other device: compile with --set "
@@ -85,7 +79,7 @@ void find_devices(fx::GraphModule& module, Device to, bool one_device) {
 }
 
 void place_on_devices(fx::GraphModule& module, Device to) {
-  tell(module, module.on_several_devices && lies_on_several(module), false);
+  tell(module, module.on_several_devices && devices_of(module).are_several(), false);
   move(module, to, !module.on_several_devices);
 }
 
