@@ -83,6 +83,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kPairRecurrences},
     {&passes::kPackWeights},
     {&passes::kFuseSums},
+    {&passes::kDelayLoops},
     {&passes::kVerifyLoops},
 };
 

@@ -39,6 +39,16 @@ bool has_wrong_types(const Node& n) {
          });
 }
 
+/// torch records the statistics of a normalization with the type of what is normalized, where eager's are those of
+/// wider weights.
+bool has_narrow_statistics(const Node& n) {
+  if (!n.is_call("aten.native_layer_norm.default") && !n.is_call("aten.native_group_norm.default")) return false;
+  const Value& weight = n.arg("weight");
+  const auto* recorded = n.meta.value.get_if<Values>();
+  return !weight.is_none() && recorded && recorded->size() == 3 && (*recorded)[1].is<sym::TensorMeta>() &&
+         (*recorded)[1].as_tensor().dtype != weight.as_node()->tensor().dtype;
+}
+
 /// torch records the distinct slices along a dimension that is counted from the end with all sizes behind their number,
 /// and of a vector places and counts that eager leaves empty.
 bool has_wrong_sizes(const Node& n) {
@@ -83,7 +93,7 @@ Value with_types_of(const Value& recorded, const Value& inferred) {
 }
 
 bool is_recorded_wrongly(const Node& n, sym::ShapeEnv& env) {
-  if (has_wrong_types(n) || has_wrong_sizes(n)) return true;
+  if (has_wrong_types(n) || has_wrong_sizes(n) || has_narrow_statistics(n)) return true;
   if (!n.is_call("aten.lstm.input")) return false;
   const auto* recorded = n.meta.value.get_if<Values>();
   if (!recorded || recorded->size() != 3) return false;

@@ -1,7 +1,10 @@
 // y = (w*x + b - mean) / sqrt(var + eps) * gamma + beta is a convolution with other weights. The new weights are
 // written as operators over the old ones; constant folding computes them once, at compile time. Weights that are inputs
 // are computed in each call, which is worth it on a GPU while they are fewer than the elements that a pass is saved
-// over.
+// over, and not where the library leaves a kernel behind it anyway, which the batch norm is a part of then.
+#include <algorithm>
+#include <initializer_list>
+
 #include "passes/graph/make.h"
 #include "passes/graph/passes.h"
 #include "support/error.h"
@@ -64,6 +67,10 @@ struct Layer {
   std::size_t channel;  ///< the weight's dimension of output channels
 };
 
+bool is_any(const Node& n, std::initializer_list<std::string_view> targets) {
+  return n.opcode == fx::Opcode::CallFunction && std::ranges::find(targets, n.target) != targets.end();
+}
+
 std::optional<Layer> layer_of(const Node& n) {
   if (!n.op) return {};
   for (std::string_view t : {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default", "aten.conv1d.padding",
@@ -79,6 +86,33 @@ std::optional<Layer> layer_of(const Node& n) {
   return {};
 }
 
+/// Whether what a GPU's library does in this layer has a relu or an addition in it: products take them, convolutions
+/// that round to 16 bits, and those of few channels, which are products where windows overlap little.
+bool takes_activations(const Node& layer, const Node& weight) {
+  constexpr std::int64_t kVector = 16;  // bytes
+  const auto size = static_cast<std::int64_t>(size_of(weight.tensor().dtype));
+  if (size == 2 || layer.target == "aten.linear.default") return true;
+  const auto channels = weight.tensor().sizes[1].constant();
+  return channels && *channels * size % kVector != 0 && layer.arg("groups") == Value(1);
+}
+
+/// Whether a library takes this value as it lies, or the caller does: directly, or through views.
+bool is_taken_as_it_lies(const Node& made) {
+  return std::ranges::any_of(made.users(), [](const Node* user) {
+    if (user->opcode != fx::Opcode::CallFunction || !user->op || layer_of(*user)) return true;
+    if (user->op->schema.is_view()) return is_taken_as_it_lies(*user);
+    return is_any(*user, {"aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.addmm.default",
+                          "aten.baddbmm.default", "aten.scaled_dot_product_attention.default"});
+  });
+}
+
+/// Whether a kernel stands behind the layer that can do the batch norm as well.
+bool has_kernel_behind(const Node& layer, const Node& weight, const Node& result) {
+  if (is_taken_as_it_lies(result)) return false;
+  const bool fuses = result.users().size() == 1 && is_any(*result.users()[0], {"aten.relu.default", "aten.add.Tensor"});
+  return !(fuses && takes_activations(layer, weight));
+}
+
 void fold(fx::GraphModule& m, Node* n, bool inputs) {
   auto bn = match(n);
   if (!bn) return;
@@ -90,7 +124,9 @@ void fold(fx::GraphModule& m, Node* n, bool inputs) {
   Node* weight = layer->arg("weight").as_node();
   const bool constant = every([&](const Value& v) { return is_constant(m, v); });
   const bool known = constant || (inputs && every([&](const Value& v) { return is_constant(m, v) || is_input(v); }));
-  if (!known || !layer->is_tensor() || !(constant || worth_computing_in_each_call(*layer, *weight))) return;
+  if (!known || !layer->is_tensor()) return;
+  if (!constant && (!worth_computing_in_each_call(*layer, *weight) || has_kernel_behind(*layer, *weight, *bn->result)))
+    return;
   // Batch norm's channels are dimension 1 of what it takes; without a batch that would be another one.
   if (!bn->result->is_tensor() || layer->tensor() != bn->result->tensor()) return;
   if (layer->tensor().rank() != weight->tensor().rank() || !is_floating(weight->tensor().dtype)) return;

@@ -48,8 +48,8 @@ void eliminate_common_subexpressions(fx::GraphModule&);
 void eliminate_dead_code(fx::GraphModule&);
 /// batch_norm in inference, with constant statistics, into the convolution (or linear) before it.
 void fold_batch_norm(fx::GraphModule&);
-/// The same for weights and statistics that are inputs, where the convolution makes more elements than it has weights:
-/// for GPUs.
+/// The same for weights and statistics that are inputs, where the convolution makes more elements than it has weights
+/// and no kernel stands behind it that may as well do the batch norm: for GPUs.
 void fold_batch_norm_of_inputs(fx::GraphModule&);
 /// Recognises attention written out as matmul, scale, mask, softmax, matmul (what run_decompositions leaves) as
 /// scaled_dot_product_attention, where the target has a kernel for it.

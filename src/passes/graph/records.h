@@ -63,7 +63,8 @@ inline constexpr GraphPass kFoldBatchNorm{
     on_graph<fold_batch_norm>};
 inline constexpr GraphPass kFoldBatchNormOfInputs{
     "fold-batch-norm-of-inputs",
-    "The same for weights and statistics that are inputs, where the result is larger than the weights.",
+    "The same for weights and statistics that are inputs, where the result is larger than the weights and no kernel "
+    "stands behind it anyway.",
     on_graph<fold_batch_norm_of_inputs>, has<target::Feature::FoldedBatchNorm>};
 inline constexpr GraphPass kFuseAttention{
     "fuse-attention", "Attention written out as products and a softmax becomes scaled_dot_product_attention.",

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "ir/relayout.h"
 #include "library_ops/convolutions.h"
 #include "library_ops/table.h"
 #include "support/error.h"
@@ -263,6 +264,14 @@ class LoopMap {
     return result;
   }
 
+  /// The other way round: strides in the loops of something that has `strides` in the call's dimensions.
+  Exprs loop_strides(const Exprs& strides) const {
+    Exprs result(loops_, 1);
+    for (std::size_t d = 0; d < parts_.size(); ++d)
+      for (auto& [loop, factor] : parts_[d]) result[loop] = factor * strides[d];
+    return result;
+  }
+
  private:
   std::vector<std::vector<std::pair<std::size_t, Expr>>>
       parts_;  ///< for each dimension: loops from the innermost, and what they count
@@ -296,6 +305,23 @@ bool gpu_takes(const Extern& call, std::span<const PostOp> post, std::span<const
   const bool has_gelu = size_of(result.dtype) == 2;
   return post.empty() ||
          (post.size() == 1 && (post[0].kind == Kind::Relu || (has_gelu && post[0].kind == Kind::GeluTanh)));
+}
+
+/// Whether a GPU's library writes a product's result so, and not a copy of it behind the product: rows one behind the
+/// other at one distance, their elements side by side; of a batch, the matrices too.
+bool is_matrix(const Extern& product, const Exprs& sizes, const Exprs& strides) {
+  if (sizes.size() < 2) return true;
+  const std::size_t row = sizes.size() - 2;
+  const auto follows = [&](std::size_t d) {
+    return sizes[d].is_constant(1) || strides[d] == strides[d + 1] * sizes[d + 1];
+  };
+  if (!strides.back().is_constant(1) && !sizes.back().is_constant(1)) return false;
+  const bool is_one =
+      product.inputs[1].sizes.size() == 2;  // matrix for all of a batch, whose rows are rows of one then
+  const std::size_t joined = is_one ? row : row - std::min<std::size_t>(row, 1);
+  for (std::size_t d = 0; d < joined; ++d)
+    if (!follows(d)) return false;
+  return true;
 }
 
 class PostOpFusion {
@@ -411,9 +437,10 @@ class PostOpFusion {
       return false;
     const auto map = LoopMap::make(graph_, root->index, result.sizes, loop.sizes);
     if (!map) return false;
-    auto out_strides = map->strides(out.strides);
+    const bool few =
+        graph_.target(out.device).has(target::Feature::FewPostOps) && !library_ops::has(call.op, Trait::Kernel);
+    const auto out_strides = few && is_product(list_[call_at]) ? rows_of(call, *map, i, out) : strides_of(*map, out);
     if (!out_strides) return false;
-    if (map->is_identity()) *out_strides = out.strides;
     std::vector<PostOp> post = EpilogueCall(call).post();
     std::vector<BufferView> operands;
     for (const Link& link : chain.links) {
@@ -425,9 +452,7 @@ class PostOpFusion {
     }
     if (!library_ops::may_stand_together(post) || !may_have(call, post)) return false;
     BufferView window{list_[i].outs[0], out.dtype, result.sizes, *out_strides, 0};
-    if (graph_.target(out.device).has(target::Feature::FewPostOps) && !library_ops::has(call.op, Trait::Kernel) &&
-        !gpu_takes(call, post, operands, window))
-      return false;
+    if (few && !gpu_takes(call, post, operands, window)) return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
         if (result.sizes[d].is_constant(1))
@@ -481,6 +506,25 @@ class PostOpFusion {
     target.node = std::move(call);
     written_at_[i] = written_at_[call_at];
     alive_[call_at] = false;
+  }
+
+  /// Strides of a call's result that lies as a loop's does.
+  static std::optional<Exprs> strides_of(const LoopMap& map, const Layout& out) {
+    return map.is_identity() ? std::optional(out.strides) : map.strides(out.strides);
+  }
+
+  /// The same for a product of a GPU's library, which writes matrices: what the loop at `i` makes comes to lie so if
+  /// its strides are open.
+  std::optional<Exprs> rows_of(const Extern& product, const LoopMap& map, std::size_t i, Layout& out) {
+    auto strides = strides_of(map, out);
+    const Exprs& sizes = product.outputs[0].sizes;
+    if (!strides || is_matrix(product, sizes, *strides)) return strides;
+    strides = sym::contiguous_strides(sizes);
+    out.strides = map.loop_strides(*strides);
+    const BufferId made = list_[i].outs[0];
+    const bool is_part = !list_[i].store_index.empty();
+    const bool lies_so = !is_part && relayout(graph_, made, out.strides, views_in_calls(graph_, list_)[made]);
+    return lies_so ? strides : std::nullopt;
   }
 
   static bool may_have(const Extern& call, const std::vector<PostOp>& post) {

@@ -7,6 +7,7 @@
 #include "passes/loop/fuse_post_ops.h"
 #include "passes/loop/fuse_pre_ops.h"
 #include "passes/loop/fuse_sums.h"
+#include "passes/loop/late_loops.h"
 #include "passes/loop/layout_choice.h"
 #include "passes/loop/long_columns.h"
 #include "passes/loop/nan_guards.h"
@@ -153,6 +154,9 @@ inline constexpr LoopPass kPackWeights{
       }
     },
     [](const target::Target&, const Settings& settings) { return settings.pack_weights; }};
+inline constexpr LoopPass kDelayLoops{
+    "delay-loops", "Loops move down to the loops that read them and wait for a library call in between.",
+    on_loops<ir::delay_loops>};
 inline constexpr LoopPass kFuseSums{
     "fuse-sums", "Small sums over a group that loops read are added up by the kernels of these loops.",
     on_loops<ir::fuse_sums>, [](const target::Target& target, const Settings& settings) {
