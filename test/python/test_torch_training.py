@@ -460,3 +460,29 @@ def test_bounds_of_hardtanh_are_not_rounded(dtype):
     bounded = lambda x: torch.nn.functional.hardtanh(x, -0.7, 0.7)
     torch._dynamo.reset()
     assert torch.equal(slope(torch.compile(bounded, backend="coil")), slope(bounded))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_weights_under_autocast_are_rounded_once(dtype):
+    """The product that makes such a gradient adds up in f32, which the weight's gradient is: eager rounds it to 16 bits
+    in between.
+    """
+    model, weights = torch.nn.Linear(48, 40, bias=False), torch.randn(6, 32, 40)
+    x = torch.randn(6, 32, 48)
+
+    def gradient(function):
+        model.zero_grad()
+        with torch.autocast(x.device.type, dtype):
+            y = function(x)
+        (y.float() * weights).sum().backward()
+        return model.weight.grad.clone()
+
+    torch._dynamo.reset()
+    eager, made = gradient(model), gradient(torch.compile(model, backend="coil"))
+    # What autocast rounds in front of the product, eager and Coil alike.
+    rounded = lambda t: t.to(dtype).double().flatten(0, 1)
+    exact = rounded(weights).T @ rounded(x)
+    distance = lambda t: ((t.double() - exact).norm() / exact.norm()).item()
+    assert made.dtype == eager.dtype == torch.float32
+    assert made.stride() == eager.stride()
+    assert distance(made) < 1e-6 < distance(eager)

@@ -414,6 +414,20 @@ class PostOpFusion {
            std::ranges::all_of(operands, [&](const BufferView& view) { return view.dtype == stored; });
   }
 
+  /// Whether the loop at `i` does nothing but make f32 of a product of narrower matrices, for the caller or a library:
+  /// the product, which adds up in f32, is not rounded in between then. Gradients of weights under autocast are such.
+  bool is_widened(std::size_t i, const Operation& call, const Buffer& between) {
+    const Pointwise& loop = std::get<Pointwise>(list_[i].node);
+    const Buffer& made = graph_.buffer(list_[i].outs[0]);
+    const Extern& product = std::get<Extern>(call.node);
+    const auto is_narrow = [&](const BufferView& view) { return view.dtype == between.layout.dtype; };
+    const auto is_loop = [&](std::size_t reader) { return list_[reader].is_loop(); };
+    return is_product(call) && loop.body->op == ScalarOp::Load && list_[i].store_index.empty() &&
+           made.layout.dtype == DType::F32 && size_of(between.layout.dtype) == 2 && product.inputs.size() == 2 &&
+           std::ranges::all_of(product.inputs, is_narrow) && EpilogueCall(product).post().empty() &&
+           std::ranges::none_of(readers_[made.id], is_loop);
+  }
+
   bool fuse(std::size_t i, std::size_t call_at, Scalar root) {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& between = graph_.buffer(root->buffer);
@@ -422,13 +436,14 @@ class PostOpFusion {
     if (is_part) out.sizes = loop.sizes, out.strides = sym::contiguous_strides(loop.sizes), out.fixed = false;
     // What the device's library does behind a product, and what it loses, is known of the target.
     if (graph_.on_several_devices && out.device != graph_.target().device) return false;
+    const bool widened = is_widened(i, list_[call_at], between);
     if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) ||
-        readers_[between.id].size() != 1 || !rounds_once(list_[call_at], between, out.dtype))
+        readers_[between.id].size() != 1 || !(widened || rounds_once(list_[call_at], between, out.dtype)))
       return false;
     for (Scalar load : loads(loop.body))
       if (load != root && load->buffer == root->buffer) return false;
     Chain chain(root);
-    if (!chain.read(loop.body) || chain.links.empty()) return false;
+    if (!chain.read(loop.body) || chain.links.empty() != widened) return false;
 
     Extern call = std::get<Extern>(list_[call_at].node);
     const BufferView& result = call.outputs[0];
@@ -495,7 +510,7 @@ class PostOpFusion {
     const std::size_t behind =
         EpilogueCall(call).first_post_operand() + library_ops::operands_of(EpilogueCall(call).post());
     call.inputs.insert(call.inputs.begin() + static_cast<std::ptrdiff_t>(behind), operands.begin(), operands.end());
-    EpilogueCall(call).set_post(post);
+    if (!post.empty()) EpilogueCall(call).set_post(post);
     Operation& target = list_[i];
     target.origins.insert(list_[call_at].origins.begin(), list_[call_at].origins.end());
     for (BufferId b : reads(list_[call_at])) {
