@@ -180,15 +180,29 @@ void ShapeEnv::learn_equal(Expr condition) {
 }
 
 std::optional<std::int64_t> ShapeEnv::hint(Expr e) const {
+  return value_of(e, [&](Expr symbol) -> std::optional<std::int64_t> {
+    const auto it = info_.find(symbol);
+    return it == info_.end() ? std::nullopt : it->second.hint;
+  });
+}
+
+std::optional<std::int64_t> ShapeEnv::hint_with(Expr e, std::int64_t number) const {
+  return value_of(e, [&](Expr symbol) -> std::optional<std::int64_t> {
+    const auto it = info_.find(symbol);
+    if (it == info_.end()) return number;
+    const auto& [range, hint] = it->second;
+    return hint.value_or(std::clamp(number, range.low, range.high));
+  });
+}
+
+std::optional<std::int64_t> ShapeEnv::value_of(Expr e, const ValueOfSymbol& value) const {
   if (auto c = e.constant()) return c;
   e = resolve(e);
   if (auto c = e.constant()) return c;
-  for (const Expr& symbol : free_symbols(e)) {
-    auto it = info_.find(symbol);
-    if (it == info_.end() || !it->second.hint) return std::nullopt;
-  }
+  for (const Expr& symbol : free_symbols(e))
+    if (!value(symbol)) return std::nullopt;
   try {
-    return evaluate(e, [&](Expr symbol) { return *info_.find(symbol)->second.hint; });
+    return evaluate(e, [&](Expr symbol) { return *value(symbol); });
   } catch (const Error&) {
     return std::nullopt;  // a division by a hint of 0, or an overflow
   }

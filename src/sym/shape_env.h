@@ -80,6 +80,9 @@ class COIL_EXTENSION_API ShapeEnv {
   /// correctness.
   std::optional<std::int64_t> hint(Expr) const;
   std::int64_t hint_or(Expr e, std::int64_t fallback) const { return hint(e).value_or(fallback); }
+  /// The same where each symbol without a hint stands for `number`, or for the nearest that its range has: sizes that
+  /// follow from one another fit together then, 8*u0 being eight times u0.
+  std::optional<std::int64_t> hint_with(Expr, std::int64_t number) const;
 
   /// In the order they were made. They are knowledge from then on: simplify() turns each into 1, so check them as they
   /// are.
@@ -94,6 +97,9 @@ class COIL_EXTENSION_API ShapeEnv {
   };
   friend class Simplifier;
 
+  using ValueOfSymbol = std::function<std::optional<std::int64_t>(Expr)>;
+  /// Nothing where some symbol has no value.
+  std::optional<std::int64_t> value_of(Expr, const ValueOfSymbol&) const;
   Expr resolve(Expr) const;  ///< with replacements made
   void learn_equal(Expr condition);
 

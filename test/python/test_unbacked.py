@@ -485,3 +485,26 @@ def test_pairs_of_free_rows(check):
         others=[(torch.rand(5, 3) - torch.tensor([p, 0, 0]),) for p in (0.5, 0.5, 1.0)]
         + [(torch.tensor([[1.0, 2, 3], [-1, 0, 1], [-1, 0, 2], [-1, 0, 3], [-1, 0, 4]]),)],
     )
+
+
+def test_convolutions_over_free_lengths(check):
+    """Their weights are packed when the program is compiled, for sizes that have to fit together."""
+
+    class Upsampled(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down = torch.nn.Conv1d(8, 16, 5, stride=2)
+            self.up = torch.nn.ConvTranspose1d(16, 32, 16, stride=8, padding=4)
+            self.wide = torch.nn.Conv2d(32, 16, (3, 1), dilation=2)
+
+        def forward(self, x, keep):
+            n = keep.sum().item()
+            torch._check(n >= 5)
+            torch._check(n <= x.shape[2])
+            made = self.up(self.down(x[:, :, :n]).relu())
+            return made, self.wide(made.unsqueeze(3)).squeeze(3)
+
+    def example(n):
+        return torch.randn(2, 8, 24), torch.arange(24) < n
+
+    check(Upsampled().eval(), example(9), others=[example(n) for n in (5, 16, 24)])

@@ -13,11 +13,13 @@
 namespace coil {
 namespace {
 
+/// A view as some call has it: libraries look at all sizes of a call, and ask that they fit together.
 runtime::BoundView bind(const sym::ShapeEnv& env, const ir::BufferView& v) {
+  constexpr std::int64_t kUnknown = 64;
   runtime::BoundView out;
   out.dtype = v.dtype;
-  for (sym::Expr e : v.sizes) out.sizes.push_back(env.hint_or(e, 64));
-  for (sym::Expr e : v.strides) out.strides.push_back(env.hint_or(e, 1));
+  for (sym::Expr e : v.sizes) out.sizes.push_back(env.hint_with(e, kUnknown).value_or(kUnknown));
+  for (sym::Expr e : v.strides) out.strides.push_back(env.hint_with(e, kUnknown).value_or(1));
   return out;
 }
 
