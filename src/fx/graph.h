@@ -1,9 +1,12 @@
 // The graph that programs arrive as and passes rewrite: `placeholder`, `get_attr`, `call_function`, `output`, as in
 // torch.fx.
 #pragma once
+#include <algorithm>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -63,6 +66,13 @@ class Node {
     return users_;
   }
   bool is_call(std::string_view t) const { return opcode == Opcode::CallFunction && target == t; }
+  /// Whether it is a call of one of these.
+  bool is_call(std::span<const std::string_view> any) const {
+    return opcode == Opcode::CallFunction && std::ranges::find(any, target) != any.end();
+  }
+  bool is_call(std::initializer_list<std::string_view> any) const {
+    return is_call(std::span(any.begin(), any.size()));
+  }
   /// Argument by the schema's name; throws Error if there is none.
   const Value& arg(std::string_view name) const;
 

@@ -3,7 +3,6 @@
 // are computed in each call, which is worth it on a GPU while they are fewer than the elements that a pass is saved
 // over, and not where the library leaves a kernel behind it anyway, which the batch norm is a part of then.
 #include <algorithm>
-#include <initializer_list>
 
 #include "passes/graph/make.h"
 #include "passes/graph/passes.h"
@@ -67,10 +66,6 @@ struct Layer {
   std::size_t channel;  ///< the weight's dimension of output channels
 };
 
-bool is_any(const Node& n, std::initializer_list<std::string_view> targets) {
-  return n.opcode == fx::Opcode::CallFunction && std::ranges::find(targets, n.target) != targets.end();
-}
-
 std::optional<Layer> layer_of(const Node& n) {
   if (!n.op) return {};
   for (std::string_view t : {"aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default", "aten.conv1d.padding",
@@ -101,7 +96,7 @@ bool is_taken_as_it_lies(const Node& made) {
   return std::ranges::any_of(made.users(), [](const Node* user) {
     if (user->opcode != fx::Opcode::CallFunction || !user->op || layer_of(*user)) return true;
     if (user->op->schema.is_view()) return is_taken_as_it_lies(*user);
-    return is_any(*user, {"aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.addmm.default",
+    return user->is_call({"aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.addmm.default",
                           "aten.baddbmm.default", "aten.scaled_dot_product_attention.default"});
   });
 }
@@ -109,7 +104,7 @@ bool is_taken_as_it_lies(const Node& made) {
 /// Whether a kernel stands behind the layer that can do the batch norm as well.
 bool has_kernel_behind(const Node& layer, const Node& weight, const Node& result) {
   if (is_taken_as_it_lies(result)) return false;
-  const bool fuses = result.users().size() == 1 && is_any(*result.users()[0], {"aten.relu.default", "aten.add.Tensor"});
+  const bool fuses = result.users().size() == 1 && result.users()[0]->is_call({"aten.relu.default", "aten.add.Tensor"});
   return !(fuses && takes_activations(layer, weight));
 }
 

@@ -24,10 +24,6 @@ using sym::Expr;
 using sym::Exprs;
 using sym::TensorMeta;
 
-bool is_any(const Node& n, std::initializer_list<std::string_view> targets) {
-  return n.op && std::any_of(targets.begin(), targets.end(), [&](std::string_view t) { return n.target == t; });
-}
-
 Node* tensor_argument(const Node& n, std::size_t i) {
   auto* a = i < n.args.size() ? n.args[i].get_if<Node*>() : nullptr;
   return a && (*a)->is_tensor() ? *a : nullptr;
@@ -62,10 +58,10 @@ std::optional<double> uniform(const fx::GraphModule& m, const Value& v) {
     const auto held = m.attributes.find(n.target);
     return held == m.attributes.end() ? std::nullopt : only_number(held->second);
   }
-  if (is_any(n, {"aten.scalar_tensor.default"})) return literal(n.args[0]);
-  if (is_any(n, {"aten.full.default", "aten.full_like.default", "aten.fill.Scalar"})) return literal(n.args[1]);
-  if (is_any(n, {"aten.zeros.default", "aten.zeros_like.default"})) return 0.0;
-  if (is_any(n, {"aten.expand.default", "aten.view.default", "aten.clone.default", "aten.lift_fresh_copy.default",
+  if (n.is_call({"aten.scalar_tensor.default"})) return literal(n.args[0]);
+  if (n.is_call({"aten.full.default", "aten.full_like.default", "aten.fill.Scalar"})) return literal(n.args[1]);
+  if (n.is_call({"aten.zeros.default", "aten.zeros_like.default"})) return 0.0;
+  if (n.is_call({"aten.expand.default", "aten.view.default", "aten.clone.default", "aten.lift_fresh_copy.default",
                  "aten._to_copy.default"}))
     return uniform(m, n.args[0]);
   return {};
@@ -74,7 +70,7 @@ std::optional<double> uniform(const fx::GraphModule& m, const Value& v) {
 /// The operand of a view or copy that keeps the matrices in the last two dimensions and the order of the batch; null
 /// for other nodes.
 Node* same_matrices(const Node& n) {
-  if (!is_any(n, {"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.expand.default",
+  if (!n.is_call({"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.expand.default",
                   "aten.clone.default", "aten.contiguous.default", "aten.unsqueeze.default", "aten.squeeze.dim",
                   "aten.alias.default", "aten.dropout.default"}))
     return nullptr;
@@ -92,14 +88,14 @@ Node* unrepeated(Node* n, Expr& group) {
   if (n->tensor().rank() != 4) return nullptr;
   Node* at = n;
   while (at && at->tensor().rank() == 4) at = same_matrices(*at);
-  while (at && at->tensor().rank() == 5 && is_any(*at, {"aten.clone.default", "aten.contiguous.default"}))
+  while (at && at->tensor().rank() == 5 && at->is_call({"aten.clone.default", "aten.contiguous.default"}))
     at = tensor_argument(*at, 0);
-  if (!at || at->tensor().rank() != 5 || !is_any(*at, {"aten.expand.default"})) return nullptr;
+  if (!at || at->tensor().rank() != 5 || !at->is_call({"aten.expand.default"})) return nullptr;
   Node* one = tensor_argument(*at, 0);
   if (!one || one->tensor().rank() != 5 || !sizes(*one)[2].is_constant(1)) return nullptr;
   for (std::size_t i : {0, 1, 3, 4})
     if (sizes(*one)[i] != sizes(*at)[i]) return nullptr;
-  if (!is_any(*one, {"aten.unsqueeze.default"}) || tensor_argument(*one, 0)->tensor().rank() != 4) return nullptr;
+  if (!one->is_call({"aten.unsqueeze.default"}) || tensor_argument(*one, 0)->tensor().rank() != 4) return nullptr;
   std::int64_t d = one->args[1].as_int().constant().value_or(9);
   group = sizes(*at)[2];
   return d == 2 || d == -3 ? tensor_argument(*one, 0) : nullptr;
@@ -107,7 +103,7 @@ Node* unrepeated(Node* n, Expr& group) {
 
 /// The operand of a product (or quotient) with a literal number.
 Node* scaled(const Node& n, double& factor) {
-  if (!is_any(n, {"aten.mul.Scalar", "aten.mul.Tensor", "aten.div.Scalar", "aten.div.Tensor"})) return nullptr;
+  if (!n.is_call({"aten.mul.Scalar", "aten.mul.Tensor", "aten.div.Scalar", "aten.div.Tensor"})) return nullptr;
   auto number = literal(n.args[1]);
   Node* input = tensor_argument(n, 0);
   if (!number || !input || input->tensor().dtype != n.tensor().dtype) return nullptr;
@@ -124,12 +120,12 @@ Node* transposed(const Node& n) {
     std::int64_t d = v.as_int().constant().value_or(-rank - 1);
     return d < 0 ? d + rank : d;
   };
-  if (is_any(n, {"aten.mT.default"}) || (rank == 2 && is_any(n, {"aten.t.default"}))) return input;
-  if (is_any(n, {"aten.transpose.int"})) {
+  if (n.is_call({"aten.mT.default"}) || (rank == 2 && n.is_call({"aten.t.default"}))) return input;
+  if (n.is_call({"aten.transpose.int"})) {
     std::int64_t a = dim(n.args[1]), b = dim(n.args[2]);
     return std::min(a, b) == rank - 2 && std::max(a, b) == rank - 1 ? input : nullptr;
   }
-  if (!is_any(n, {"aten.permute.default"})) return nullptr;
+  if (!n.is_call({"aten.permute.default"})) return nullptr;
   const Values& order = n.args[1].as_list();
   for (std::int64_t i = 0; i < rank; ++i) {
     std::int64_t wanted = i == rank - 1 ? rank - 2 : i == rank - 2 ? rank - 1 : i;
@@ -140,7 +136,7 @@ Node* transposed(const Node& n) {
 
 /// A matrix product of matrices in the last two dimensions.
 bool is_matmul(const Node& n) {
-  if (!is_any(n, {"aten.bmm.default", "aten.matmul.default"})) return false;
+  if (!n.is_call({"aten.bmm.default", "aten.matmul.default"})) return false;
   Node *a = tensor_argument(n, 0), *b = tensor_argument(n, 1);
   return a && b && a->tensor().rank() >= 3 && a->tensor().rank() == b->tensor().rank();
 }
@@ -195,18 +191,18 @@ class Matcher {
   /// weights are used otherwise too.
   Node* guarded(Node* weights) {
     for (Node* user : weights->users()) {
-      if (!is_any(*user, {"aten.where.self"}) || user->args[2] != Value(weights) || uniform(user->args[1]) != 0.0)
+      if (!user->is_call({"aten.where.self"}) || user->args[2] != Value(weights) || uniform(user->args[1]) != 0.0)
         continue;
       const Node* none = tensor_argument(*user, 0);
-      const Node* some = none && is_any(*none, {"aten.logical_not.default"}) ? tensor_argument(*none, 0) : nullptr;
+      const Node* some = none && none->is_call({"aten.logical_not.default"}) ? tensor_argument(*none, 0) : nullptr;
       const Node* above =
-          some && is_any(*some, {"aten.any.dim"}) && some->args[2] == Value(true) ? tensor_argument(*some, 0) : nullptr;
-      const Node* equal = above && is_any(*above, {"aten.logical_not.default"}) ? tensor_argument(*above, 0) : nullptr;
-      if (!equal || !is_any(*equal, {"aten.eq.Scalar"}) || equal->args[0] != Value(scores_) ||
+          some && some->is_call({"aten.any.dim"}) && some->args[2] == Value(true) ? tensor_argument(*some, 0) : nullptr;
+      const Node* equal = above && above->is_call({"aten.logical_not.default"}) ? tensor_argument(*above, 0) : nullptr;
+      if (!equal || !equal->is_call({"aten.eq.Scalar"}) || equal->args[0] != Value(scores_) ||
           literal(equal->args[1]) != -std::numeric_limits<double>::infinity())
         continue;
       for (Node* other : weights->users())
-        if (other != user && !(is_any(*other, {"aten.full_like.default", "aten.zeros_like.default"}))) return nullptr;
+        if (other != user && !(other->is_call({"aten.full_like.default", "aten.zeros_like.default"}))) return nullptr;
       safe_ = true;
       return user;
     }
@@ -257,9 +253,9 @@ class Matcher {
       found_.hiding = {.condition = *chosen, .where_true = where_true, .number = *low};
       return *tensor;
     };
-    if (is_any(n, {"aten.masked_fill.Scalar", "aten.masked_fill.Tensor"}))
+    if (n.is_call({"aten.masked_fill.Scalar", "aten.masked_fill.Tensor"}))
       return take(n.args[0], n.args[1], n.args[2], true);
-    if (!is_any(n, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf"})) return nullptr;
+    if (!n.is_call({"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf"})) return nullptr;
     if (Node* scores = take(n.args[1], n.args[0], n.args[2], false)) return scores;
     return take(n.args[2], n.args[0], n.args[1], true);
   }
@@ -269,7 +265,7 @@ class Matcher {
     Node* at = scores_;
     if (Node* before = shown(*at)) {
       at = before;
-    } else if (is_any(*at, {"aten.add.Tensor"}) && at->arg("alpha") == Value(1)) {
+    } else if (at->is_call({"aten.add.Tensor"}) && at->arg("alpha") == Value(1)) {
       Node *a = tensor_argument(*at, 0), *b = tensor_argument(*at, 1);
       if (!a || !b) return false;
       if (!product(a)) std::swap(a, b);
@@ -323,7 +319,7 @@ class Matcher {
     const TensorMeta& t = m->tensor();
     if (t.rank() > scores_->tensor().rank()) return false;
     // The fused operator gives zeros where every score is masked; written out without a guard, that is NaN.
-    if (is_any(*m, {"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar"})) {
+    if (m->is_call({"aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar"})) {
       auto yes = uniform(m->args[1]), no = uniform(m->args[2]);
       if (no && *no < lowest_of(t.dtype)) no = -std::numeric_limits<double>::infinity();
       Node* condition = tensor_argument(*m, 0);
@@ -347,24 +343,24 @@ class Matcher {
 
   /// `key <= query` over positions counted from 0, and perhaps `and True`.
   static bool is_causal(const Node& c) {
-    if (is_any(c, {"aten.logical_and.default", "aten.bitwise_and.Tensor"})) {
+    if (c.is_call({"aten.logical_and.default", "aten.bitwise_and.Tensor"})) {
       const Node *a = tensor_argument(c, 0), *b = tensor_argument(c, 1);
-      auto is_true = [](const Node* n) { return n && is_any(*n, {"aten.full.default"}) && n->args[1] == Value(true); };
+      auto is_true = [](const Node* n) { return n && n->is_call({"aten.full.default"}) && n->args[1] == Value(true); };
       if (a && is_true(b)) return sizes(*a) == sizes(c) && is_causal(*a);
       if (b && is_true(a)) return sizes(*b) == sizes(c) && is_causal(*b);
       return false;
     }
     const Node* difference =
-        is_any(c, {"aten.le.Scalar"}) && literal(c.args[1]) == 0.0 ? tensor_argument(c, 0) : nullptr;
-    if (!difference || !is_any(*difference, {"aten.sub.Tensor"}) || difference->arg("alpha") != Value(1)) return false;
+        c.is_call({"aten.le.Scalar"}) && literal(c.args[1]) == 0.0 ? tensor_argument(c, 0) : nullptr;
+    if (!difference || !difference->is_call({"aten.sub.Tensor"}) || difference->arg("alpha") != Value(1)) return false;
     auto positions = [](const Node* n, std::int64_t dim) {
-      if (!n || !is_any(*n, {"aten.unsqueeze.default"}) || n->tensor().rank() != 2) return false;
+      if (!n || !n->is_call({"aten.unsqueeze.default"}) || n->tensor().rank() != 2) return false;
       std::int64_t d = n->args[1].as_int().constant().value_or(9);
       const Node* range = tensor_argument(*n, 0);
       if ((d < 0 ? d : d - 2) != dim || !range) return false;
-      if (is_any(*range, {"aten.arange.default"})) return true;
-      bool by_one = !is_any(*range, {"aten.arange.start_step"}) || range->arg("step") == Value(1);
-      return is_any(*range, {"aten.arange.start", "aten.arange.start_step"}) && by_one && range->args[0] == Value(0);
+      if (range->is_call({"aten.arange.default"})) return true;
+      bool by_one = !range->is_call({"aten.arange.start_step"}) || range->arg("step") == Value(1);
+      return range->is_call({"aten.arange.start", "aten.arange.start_step"}) && by_one && range->args[0] == Value(0);
     };
     return positions(tensor_argument(*difference, 0), -2) && positions(tensor_argument(*difference, 1), -1);
   }
@@ -373,7 +369,7 @@ class Matcher {
   void half_precision() {
     found_.dtype = found_.query->tensor().dtype;
     auto narrow = [&](Node* n) -> Node* {
-      if (!is_any(*n, {"aten._to_copy.default", "aten.to.dtype"}) || n->tensor().dtype != DType::F32) return nullptr;
+      if (!n->is_call({"aten._to_copy.default", "aten.to.dtype"}) || n->tensor().dtype != DType::F32) return nullptr;
       Node* input = tensor_argument(*n, 0);
       return input && (input->tensor().dtype == DType::BF16 || input->tensor().dtype == DType::F16) ? input : nullptr;
     };
@@ -382,7 +378,7 @@ class Matcher {
     const DType half = q->tensor().dtype;
     Node* back = found_.result->users()[0];
     if (k->tensor().dtype != half || v->tensor().dtype != half ||
-        !is_any(*back, {"aten._to_copy.default", "aten.to.dtype"}) || back->tensor().dtype != half)
+        !back->is_call({"aten._to_copy.default", "aten.to.dtype"}) || back->tensor().dtype != half)
       return;
     if (auto* m = found_.mask.get_if<Node*>(); m && (*m)->tensor().dtype != DType::Bool && (*m)->tensor().dtype != half)
       return;
@@ -446,11 +442,11 @@ bool relay(fx::GraphModule& m, Node* replaced, Node* by) {
 Node* relaid(Node* n) {
   if (n->users().size() != 1) return nullptr;
   Node* there = n->users()[0];
-  if (!is_any(*there, {"aten.permute.default"}) || there->users().size() != 1) return nullptr;
+  if (!there->is_call({"aten.permute.default"}) || there->users().size() != 1) return nullptr;
   Node* copy = there->users()[0];
-  if (!is_any(*copy, {"aten.clone.default"}) || copy->users().size() != 1) return nullptr;
+  if (!copy->is_call({"aten.clone.default"}) || copy->users().size() != 1) return nullptr;
   Node* back = copy->users()[0];
-  if (!is_any(*back, {"aten.permute.default"})) return nullptr;
+  if (!back->is_call({"aten.permute.default"})) return nullptr;
   const Values &p = there->args[1].as_list(), &q = back->args[1].as_list();
   for (std::size_t i = 0; i < q.size(); ++i) {
     Expr j = q[i].as_int();
@@ -525,19 +521,19 @@ void multiply_matrices(fx::GraphModule& m, Node* n) {
 
 void multiply_matrices(fx::GraphModule& m) {
   for (Node* n : m.graph.nodes())
-    if (is_any(*n, {"aten.einsum.default"})) multiply_matrices(m, n);
+    if (n->is_call({"aten.einsum.default"})) multiply_matrices(m, n);
   m.graph.eliminate_dead_code();
 }
 
 bool is_softmax(const Node* n) {
-  return is_any(*n, {"aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"});
+  return n->is_call({"aten._softmax.default", "aten.softmax.int", "aten._safe_softmax.default"});
 }
 
 /// Keys and values whose heads were repeated for attention are given to it as they were before.
 void share_keys(Node* n) {
   constexpr std::size_t kKey = 1, kValue = 2, kGrouped = 7;
-  const bool of_cpu = is_any(*n, {"aten._scaled_dot_product_flash_attention_for_cpu.default"});
-  if (!of_cpu && !is_any(*n, {"aten.scaled_dot_product_attention.default"})) return;
+  const bool of_cpu = n->is_call({"aten._scaled_dot_product_flash_attention_for_cpu.default"});
+  if (!of_cpu && !n->is_call({"aten.scaled_dot_product_attention.default"})) return;
   if (!of_cpu && n->args[kGrouped] == Value(true)) return;
   Expr of_keys = 0, of_values = 0;
   Node *k = unrepeated(tensor_argument(*n, kKey), of_keys), *v = unrepeated(tensor_argument(*n, kValue), of_values);

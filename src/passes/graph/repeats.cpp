@@ -23,10 +23,6 @@ constexpr std::string_view kElementwise[] = {
 constexpr std::string_view kReductions[] = {"aten.sum.dim_IntList", "aten.mean.dim", "aten.amax.default",
                                             "aten.amin.default"};
 
-bool is_any(const Node& n, std::span<const std::string_view> targets) {
-  return std::ranges::any_of(targets, [&](std::string_view target) { return n.is_call(target); });
-}
-
 /// Whether the size `dims` back from the last one is 1, or there is none.
 bool is_one(const Exprs& sizes, std::size_t back) {
   return back >= sizes.size() || sizes[sizes.size() - 1 - back].is_constant(1);
@@ -43,8 +39,8 @@ Node* Repeats::once(Node* n) {
 
 Node* Repeats::found(Node* n) {
   if (n->is_call("aten.expand.default")) return of_expand(n);
-  if (is_any(*n, kElementwise)) return of_elements(n);
-  if (is_any(*n, kReductions)) return of_reduction(n);
+  if (n->is_call(kElementwise)) return of_elements(n);
+  if (n->is_call(kReductions)) return of_reduction(n);
   return n;
 }
 

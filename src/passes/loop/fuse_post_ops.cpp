@@ -316,8 +316,8 @@ bool is_matrix(const Extern& product, const Exprs& sizes, const Exprs& strides) 
     return sizes[d].is_constant(1) || strides[d] == strides[d + 1] * sizes[d + 1];
   };
   if (!strides.back().is_constant(1) && !sizes.back().is_constant(1)) return false;
-  const bool is_one =
-      product.inputs[1].sizes.size() == 2;  // matrix for all of a batch, whose rows are rows of one then
+  // Where one matrix multiplies all of a batch, the batch's rows are those of one matrix too.
+  const bool is_one = product.inputs[1].sizes.size() == 2;
   const std::size_t joined = is_one ? row : row - std::min<std::size_t>(row, 1);
   for (std::size_t d = 0; d < joined; ++d)
     if (!follows(d)) return false;
