@@ -5,6 +5,7 @@ what outputs view, and what calls write to.
 import copy
 
 import torch
+import torch._inductor.package
 from torch.utils import _pytree as pytree
 
 from coil_harness import coil_ok, device, difference, path_name
