@@ -454,7 +454,8 @@ class PostOpFusion {
     if (!map) return false;
     const bool few =
         graph_.target(out.device).has(target::Feature::FewPostOps) && !library_ops::has(call.op, Trait::Kernel);
-    const auto out_strides = few && is_product(list_[call_at]) ? rows_of(call, *map, i, out) : strides_of(*map, out);
+    const auto out_strides =
+        few && is_product(list_[call_at]) ? rows_of(call, *map, is_part, out) : strides_of(*map, out);
     if (!out_strides) return false;
     std::vector<PostOp> post = EpilogueCall(call).post();
     std::vector<BufferView> operands;
@@ -468,6 +469,7 @@ class PostOpFusion {
     if (!library_ops::may_stand_together(post) || !may_have(call, post)) return false;
     BufferView window{list_[i].outs[0], out.dtype, result.sizes, *out_strides, 0};
     if (few && !gpu_takes(call, post, operands, window)) return false;
+    if (!is_part && !lies_so(window.buffer, out.strides)) return false;
     if (!map->is_identity()) {
       for (std::size_t d = result.sizes.size(); d-- > 0;)
         if (result.sizes[d].is_constant(1))
@@ -528,18 +530,22 @@ class PostOpFusion {
     return map.is_identity() ? std::optional(out.strides) : map.strides(out.strides);
   }
 
-  /// The same for a product of a GPU's library, which writes matrices: what the loop at `i` makes comes to lie so if
-  /// its strides are open.
-  std::optional<Exprs> rows_of(const Extern& product, const LoopMap& map, std::size_t i, Layout& out) {
+  /// The same for a product of a GPU's library, which writes matrices: where the loop's result lies otherwise, strides
+  /// for it to have that are a matrix's. Nothing for a part of another buffer.
+  std::optional<Exprs> rows_of(const Extern& product, const LoopMap& map, bool is_part, Layout& out) const {
     auto strides = strides_of(map, out);
     const Exprs& sizes = product.outputs[0].sizes;
     if (!strides || is_matrix(product, sizes, *strides)) return strides;
+    if (is_part) return std::nullopt;
     strides = sym::contiguous_strides(sizes);
     out.strides = map.loop_strides(*strides);
-    const BufferId made = list_[i].outs[0];
-    const bool is_part = !list_[i].store_index.empty();
-    const bool lies_so = !is_part && relayout(graph_, made, out.strides, views_in_calls(graph_, list_)[made]);
-    return lies_so ? strides : std::nullopt;
+    return strides;
+  }
+
+  /// Whether a buffer has these strides, which it is given where they are still open.
+  bool lies_so(BufferId made, const Exprs& strides) {
+    return graph_.buffer(made).layout.strides == strides ||
+           relayout(graph_, made, strides, views_in_calls(graph_, list_)[made]);
   }
 
   static bool may_have(const Extern& call, const std::vector<PostOp>& post) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <unordered_map>
 
 namespace coil::ir {
@@ -38,18 +39,23 @@ class LateLoops {
   /// What has moved in front of an operation keeps the order that it had.
   std::pair<std::size_t, std::size_t> place_of(std::size_t i) const { return {places_[i], i}; }
 
+  std::span<const std::size_t> writers_of(BufferId b) const {
+    const auto found = writers_.find(b);
+    return found == writers_.end() ? std::span<const std::size_t>() : found->second;
+  }
+
   /// One more than the place of the last operation that is no loop and that this one waits for; 0: of none.
-  std::size_t last_call_before(const Operation& op) {
+  std::size_t last_call_before(const Operation& op) const {
     std::size_t last = 0;
     for (BufferId b : reads(op))
-      for (std::size_t w : writers_[b])
+      for (std::size_t w : writers_of(b))
         if (w < op.id) last = std::max(last, graph_.operations()[w].is_loop() ? last_call_[w] : w + 1);
     return last;
   }
 
   std::optional<std::size_t> first_reader(const Operation& op) const {
     const auto* loop = std::get_if<Pointwise>(&op.node);
-    if (!loop || !op.store_index.empty() || writers_.at(op.outs[0]).size() != 1) return std::nullopt;
+    if (!loop || !op.store_index.empty() || writers_of(op.outs[0]).size() != 1) return std::nullopt;
     const auto found = readers_.find(op.outs[0]);
     if (found == readers_.end()) return std::nullopt;
     const std::size_t first = std::ranges::min(found->second, {}, [&](std::size_t i) { return place_of(i); });
@@ -59,7 +65,7 @@ class LateLoops {
 
   bool may_move(const Operation& op) const {
     const auto is_settled = [&](BufferId b) {
-      const std::size_t writers = writers_.contains(b) ? writers_.at(b).size() : 0;
+      const std::size_t writers = writers_of(b).size();
       return writers == 0 || (writers == 1 && graph_.buffer(b).kind == BufferKind::Computed);
     };
     return graph_.buffer(op.outs[0]).kind == BufferKind::Computed && !may_fail(std::get<Pointwise>(op.node).body) &&
