@@ -85,8 +85,8 @@ class ScaledSoftmax(torch.nn.Module):
         return torch.softmax(x * 0.5, -1), (x + y).sum(0)
 
 
-def show_binaries(tmp_path, *names, path=None):
-    export(ScaledSoftmax(), (torch.randn(64, 3000), torch.randn(64, 3000)), tmp_path / "m.pt2")
+def show_binaries(tmp_path, *names, path=None, module=None, args=None):
+    export(module or ScaledSoftmax(), args or (torch.randn(64, 3000), torch.randn(64, 3000)), tmp_path / "m.pt2")
     options = ("--device", "cuda", "--set", "cuda.arch=sm_90", "--set", f"cuda.nvrtc={NVRTC}")
     options += ("--set", "cuda.combine_launches=false")
     env = {**os.environ, **({"PATH": path} if path else {})}
@@ -100,6 +100,21 @@ def test_ptx_of_the_kernels_is_shown(tmp_path):
     shown = show_binaries(tmp_path, "ptx")
     assert ".target sm_90" in shown
     assert shown.count(".visible .entry coil_") == 2
+
+
+class Widened(torch.nn.Module):
+    """Points and rows of 16-bit elements that are stored in f32."""
+
+    def forward(self, x, y):
+        return torch.nn.functional.gelu(x.float()), torch.softmax(y.float(), -1)
+
+
+def test_a_thread_stores_sixteen_bytes_at_once(tmp_path):
+    args = tuple(torch.randn(4096, 1024).bfloat16() for _ in range(2))
+    shown = show_binaries(tmp_path, "ptx", module=Widened(), args=args)
+    stores = re.findall(r"st\.global\.v4\.\w+\s+\[(%rd\d+)(?:\+(\d+))?\]", shown)
+    assert len({base for base, _ in stores}) >= 2
+    assert "16" not in {offset for _, offset in stores}
 
 
 RESOURCES = re.compile(

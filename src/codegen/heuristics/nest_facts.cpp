@@ -12,6 +12,12 @@ namespace {
 constexpr std::size_t kWidestAccess = 16;    // bytes that a thread reads or writes at once
 constexpr std::size_t kWidestElements = 64;  // bytes of the widest elements of a vector: four accesses
 
+/// Whether a statement stores at every point of its nest, not once for a sum over `inner`.
+bool stores_each_point(const LoopNest& nest, const Statement& s) {
+  auto moves = [&](const LoopDim& d) { return sym::contains(s.store, d.var); };
+  return nest.inner.empty() || std::ranges::any_of(nest.inner, moves);
+}
+
 }  // namespace
 
 std::vector<AccessOfNest> accesses_of(ir::Graph& graph, const LoopNest& nest) {
@@ -20,7 +26,7 @@ std::vector<AccessOfNest> accesses_of(ir::Graph& graph, const LoopNest& nest) {
   for (const Statement& s : nest.statements) {
     for (Scalar n : ir::topological(std::span(&s.body, 1)))
       if (n->op == ScalarOp::LinearLoad) out.push_back({n->index[0], bytes(n->buffer)});
-    if (s.stored) out.push_back({s.store, bytes(s.op->outs[0])});
+    if (s.stored) out.push_back({s.store, bytes(s.op->outs[0]), stores_each_point(nest, s)});
   }
   return out;
 }
@@ -33,6 +39,7 @@ MovedBytes moved_bytes(const sym::ShapeEnv& env, std::span<const AccessOfNest> a
       out.packed += a.bytes;
       out.narrowest = std::min(out.narrowest, a.bytes);
       out.widest = std::max(out.widest, a.bytes);
+      if (a.stores_each_point) out.widest_stored = std::max(out.widest_stored, a.bytes);
     } else if (lane_stride(env, a.index, lanes) != 0) {
       out.loose += a.bytes;
     }
@@ -43,7 +50,7 @@ MovedBytes moved_bytes(const sym::ShapeEnv& env, std::span<const AccessOfNest> a
 bool moves_in_vectors(const MovedBytes& m, int vector) {
   const std::size_t width = static_cast<std::size_t>(vector);
   return m.packed > 0 && m.packed >= m.loose && width * m.narrowest <= kWidestAccess &&
-         width * m.widest <= kWidestElements;
+         width * m.widest <= kWidestElements && width * m.widest_stored <= kWidestAccess;
 }
 
 Expr product_of(std::span<const LoopDim> dims) {

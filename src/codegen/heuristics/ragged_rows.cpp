@@ -27,8 +27,8 @@ RaggedRows ragged_rows(ir::Graph& graph, const LoopNest& nest) {
     RaggedRows rows = best;
     rows.begin = begin;
     const Expr from[] = {var}, to[] = {rows.place()};
-    std::vector<AccessOfNest> shifted;
-    for (const AccessOfNest& a : accesses) shifted.push_back({sym::substitute(a.index, from, to), a.bytes});
+    std::vector<AccessOfNest> shifted = accesses;
+    for (AccessOfNest& a : shifted) a.index = sym::substitute(a.index, from, to);
     for (int width = 8; width > 1; width /= 2) {
       sym::AssumedMultiples known(env);
       known.assume(rows.base, width);
