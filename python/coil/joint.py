@@ -32,6 +32,23 @@ _VIEWS = (
     aten.view_as_real,
     aten.view_as_complex,
 )
+# Elements read at places that are computed or given, as `index` and `gather` read them.
+_GATHERED = (
+    aten.index_select,
+    aten.embedding,
+    aten.take,
+    aten.flip,
+    aten.roll,
+    aten.tril,
+    aten.diag_embed,
+    aten.upsample_nearest1d,
+    aten.upsample_nearest2d,
+    aten.upsample_nearest3d,
+    aten._upsample_nearest_exact1d,
+    aten._upsample_nearest_exact2d,
+    aten._upsample_nearest_exact3d,
+    *(getattr(aten, f"{kind}_pad{d}d") for kind in ("reflection", "replication") for d in (1, 2, 3)),
+)
 # Sums and the like that share kernels with what makes their operand and what reads them. Unknown to it, torch's
 # partitioner takes what a later operator reads as well for something that must be stored in any case.
 _FUSED = (
@@ -115,7 +132,7 @@ def _computed_again():
     def with_more():
         ops = known()
         views = type(ops.view_ops)(_VIEWS)
-        more = views | _UNTAGGED
+        more = views | _UNTAGGED | type(views)(_GATHERED)
         return dataclasses.replace(
             ops,
             fusible_ops=ops.fusible_ops | more | type(more)(_FUSED),

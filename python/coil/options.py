@@ -98,6 +98,9 @@ def default_cache():
     return pathlib.Path(os.environ.get("COIL_CACHE") or pathlib.Path.home() / ".cache" / "coil")
 
 
+_debug_numbers = collections.defaultdict(itertools.count)  # of the next graph, for each folder of this process
+
+
 @dataclasses.dataclass(frozen=True)
 class Options:
     settings: dict
@@ -114,11 +117,10 @@ class Options:
     recompiles: bool = False  # each recompile is told
     device: str | None = None
     own_exchanges: bool = True
-    numbers: itertools.count = dataclasses.field(default_factory=itertools.count, compare=False)
 
     def debug_folder(self, name):
-        """The folder of the next graph."""
-        return self.debug_dir and self.debug_dir / f"{next(self.numbers)}_{name}"
+        """The folder of the next graph: numbers go on from frame to frame, and where a frame is compiled again."""
+        return self.debug_dir and self.debug_dir / f"{next(_debug_numbers[self.debug_dir.absolute()])}_{name}"
 
     @property
     def hands_over(self):

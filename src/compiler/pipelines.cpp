@@ -68,6 +68,7 @@ constexpr LoopStep kLoop[] = {
     {&passes::kFusePostOps, with_epilogues},
     {&passes::kFusePreOps, with_epilogues},
     {&passes::kEliminateDeadOperations},
+    {&passes::kComputeInParts},
     {&passes::kChooseLayouts},
     {&passes::kTurnOperands},
     {&passes::kSumNarrowColumns},

@@ -2,6 +2,7 @@
 #pragma once
 #include "ir/ir.h"
 #include "passes/loop/batch_invariance.h"
+#include "passes/loop/computed_parts.h"
 #include "passes/loop/device_copies.h"
 #include "passes/loop/early_parts.h"
 #include "passes/loop/fuse_post_ops.h"
@@ -91,6 +92,9 @@ inline constexpr LoopPass kFusePreOps{
     }};
 inline constexpr LoopPass kEliminateDeadOperations{"eliminate-dead-operations", "Operations that nothing reads go.",
                                                    on_loops<ir::eliminate_dead_operations>};
+inline constexpr LoopPass kComputeInParts{
+    "compute-in-parts", "What is computed of a concatenation alone is computed by the loops that make its parts.",
+    on_loops<ir::compute_in_parts>};
 inline constexpr LoopPass kChooseStrides{
     "choose-strides", "Sums of transposed and row-major operands are row-major where most of what moves with them is.",
     on_loops<ir::choose_strides>};

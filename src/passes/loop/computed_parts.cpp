@@ -1,0 +1,148 @@
+#include "passes/loop/computed_parts.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+
+#include "ir/tensor_box.h"
+
+namespace coil::ir {
+namespace {
+
+constexpr std::size_t kMostParts = 8;
+constexpr std::uint32_t kMostOperations = 64;  // of what is computed for an element of a part
+
+class ComputedParts {
+ public:
+  explicit ComputedParts(Graph& graph)
+      : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), blocks_(blocks(graph)) {}
+
+  void run() {
+    find_uses();
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (const auto whole = joined(i)) move_into_parts(i, *whole);
+    if (dead_.empty()) return;
+    std::vector<Operation> left;
+    for (std::size_t i = 0; i < list_.size(); ++i)
+      if (!dead_.contains(i)) left.push_back(std::move(list_[i]));
+    graph_.replace_operations(std::move(left));
+  }
+
+ private:
+  void find_uses() {
+    for (std::size_t i = 0; i < list_.size(); ++i) {
+      for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
+      for (BufferId b : list_[i].outs) writers_[b].push_back(i);
+    }
+    for (const GraphOutput& o : graph_.outputs)
+      if (const auto* view = std::get_if<BufferView>(&o.value)) kept_.insert(view->buffer);
+    kept_.insert(graph_.mutated.begin(), graph_.mutated.end());
+  }
+
+  bool is_loop_in_block_of(std::size_t at, std::size_t other) const {
+    return std::holds_alternative<Pointwise>(list_[at].node) && blocks_[list_[at].id] == blocks_[list_[other].id] &&
+           runtime_symbols(graph_, list_[at]).empty();
+  }
+
+  /// Whether a part is more than a copy of what no loop made, and small enough to take more in.
+  bool takes_more(std::size_t at, Scalar reader) const {
+    const Scalar body = std::get<Pointwise>(list_[at].node).body;
+    if (may_fail(body) && may_fail(reader)) return false;
+    if (body->ops + reader->ops > kMostOperations) return false;
+    return !is_load(body) || is_given(body->buffer) || is_made_by_loop(body->buffer);
+  }
+
+  bool is_given(BufferId b) const {
+    const BufferKind kind = graph_.buffer(b).kind;
+    return kind == BufferKind::Input || kind == BufferKind::Constant;
+  }
+
+  bool is_made_by_loop(BufferId b) const {
+    const auto found = writers_.find(b);
+    return found != writers_.end() &&
+           std::ranges::all_of(found->second, [&](std::size_t w) { return list_[w].is_loop(); });
+  }
+
+  bool stores_part(std::size_t at, std::size_t rank) const {
+    const Exprs& index = list_[at].store_index;
+    return index.size() == rank && list_[at].sizes().size() == rank;
+  }
+
+  /// The buffer that a loop reads at each of its points, if it is one that can be left out.
+  std::optional<BufferId> joined(std::size_t at) {
+    const auto* loop = std::get_if<Pointwise>(&list_[at].node);
+    if (!loop || list_[at].outs.size() != 1 || !runtime_symbols(graph_, list_[at]).empty()) return std::nullopt;
+    std::optional<BufferId> found;
+    for (Scalar l : loads(loop->body)) {
+      if (is_given(l->buffer) && !writers_.contains(l->buffer) && !kept_.contains(l->buffer)) continue;
+      if ((found && *found != l->buffer) || !is_whole(l, *loop)) return std::nullopt;
+      found = l->buffer;
+    }
+    return found && can_go(*found, at) ? found : std::nullopt;
+  }
+
+  /// Whether a load reads of its buffer what lies at the point of the loop.
+  bool is_whole(Scalar load, const Pointwise& loop) const {
+    const Layout& layout = graph_.buffer(load->buffer).layout;
+    return load->op == ScalarOp::Load && !load->mask && load->args.empty() &&
+           load->index == graph_.ivars(layout.sizes.size()) && loop.sizes == layout.sizes;
+  }
+
+  bool can_go(BufferId b, std::size_t reader) const {
+    const Buffer& whole = graph_.buffer(b);
+    const Layout& result = graph_.buffer(list_[reader].outs[0]).layout;
+    if (whole.kind != BufferKind::Computed || whole.layout.comm || kept_.contains(b) || readers_.at(b).size() != 1 ||
+        size_of(result.dtype) > size_of(whole.layout.dtype) || result.device != whole.layout.device)
+      return false;
+    const auto found = writers_.find(b);
+    if (found == writers_.end()) return false;
+    const std::vector<std::size_t>& parts = found->second;
+    if (parts.size() < 2 || parts.size() > kMostParts) return false;
+    const Scalar body = std::get<Pointwise>(list_[reader].node).body;
+    return std::ranges::all_of(parts, [&](std::size_t p) {
+      return is_loop_in_block_of(p, reader) && stores_part(p, whole.layout.sizes.size()) && takes_more(p, body);
+    });
+  }
+
+  void move_into_parts(std::size_t at, BufferId whole) {
+    const Operation& reader = list_[at];
+    const auto& loop = std::get<Pointwise>(reader.node);
+    const Exprs vars = graph_.ivars(loop.sizes.size());
+    const Exprs& store = reader.store_index.empty() ? vars : reader.store_index;
+    const DType stored = graph_.buffer(whole).layout.dtype;
+    for (std::size_t p : writers_[whole]) {
+      Operation& part = list_[p];
+      auto& made = std::get<Pointwise>(part.node);
+      const auto bounds = loop_vars(graph_, made.sizes);
+      const auto simplify = [&](Expr e) { return graph_.env().simplify(e, bounds); };
+      const Scalar value = graph_.pool().cast(made.body, stored);
+      const Scalar shifted = graph_.pool().substitute(loop.body, vars, part.store_index, simplify);
+      made.body = graph_.pool().replace_loads(
+          shifted, [&](Scalar load) -> Scalar { return load->buffer == whole ? value : nullptr; });
+      const Exprs at_part = part.store_index;
+      part.store_index = store;
+      for (Expr& e : part.store_index) e = simplify(sym::substitute(e, vars, at_part));
+      part.outs = reader.outs;
+      part.origins.insert(reader.origins.begin(), reader.origins.end());
+    }
+    std::vector<std::size_t>& writers = writers_[reader.outs[0]];
+    std::erase(writers, at);
+    writers.insert(writers.end(), writers_[whole].begin(), writers_[whole].end());
+    dead_.insert(at);
+  }
+
+  Graph& graph_;
+  std::vector<Operation> list_;
+  const std::vector<std::size_t> blocks_;  ///< of each operation, by its id before anything moved
+  std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;
+  std::set<BufferId> kept_;  ///< what is returned or written to
+  std::set<std::size_t> dead_;
+};
+
+}  // namespace
+
+void compute_in_parts(Graph& graph) { ComputedParts(graph).run(); }
+
+}  // namespace coil::ir
