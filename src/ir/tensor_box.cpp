@@ -401,12 +401,41 @@ std::int64_t likely_bytes(Graph& graph, const Exprs& sizes, DType dtype) {
   return std::min(std::max<std::int64_t>(known, 0), kUnlimited) * static_cast<std::int64_t>(size_of(dtype));
 }
 
-/// Bytes that the loads read, if each reads its tensor once; nothing if sizes are unknown or an index is data.
-std::optional<std::int64_t> bytes_read(Graph& graph, std::span<const Scalar> loads) {
+/// Bytes that a load reads at places that data decide, where these are whole rows: one row for each of the value's.
+/// Nothing where elements are gathered one by one, or where what is gathered from would live longer for being larger.
+std::optional<std::int64_t> bytes_gathered(const StorageBox& s, Scalar load) {
+  constexpr std::int64_t kRow = 32;  // bytes that memory gives at once
+  const Buffer& from = s.graph->buffer(load->buffer);
+  if (load->op != ScalarOp::Load || load->index.empty() || s.sizes.empty()) return std::nullopt;
+  const Expr along = s.graph->ivar(s.sizes.size() - 1);
+  const auto moves = [&](Expr e) { return sym::contains(e, along); };
+  const auto is_moved = [&](Scalar n) { return std::ranges::any_of(n->index, moves); };
+  const auto last = sym::linear_in(load->index.back(), along);
+  if (!last || !last->coefficient.is_constant(1) ||
+      std::ranges::any_of(std::span(load->index).first(load->index.size() - 1), moves) ||
+      std::ranges::any_of(topological(load->args), is_moved))
+    return std::nullopt;
+  const std::int64_t bytes = bytes_or(*s.graph, s.sizes, from.layout.dtype, -1);
+  const std::int64_t row = bytes_or(*s.graph, {s.sizes.back()}, from.layout.dtype, -1);
+  const bool stays = from.kind == BufferKind::Input || from.kind == BufferKind::Constant;
+  if (bytes < 0 || row < kRow) return std::nullopt;
+  if (!stays && bytes_or(*s.graph, from.layout.sizes, from.layout.dtype, bytes + 1) > bytes) return std::nullopt;
+  return bytes;
+}
+
+/// Bytes that the loads read, if each reads its tensor once; nothing if sizes are unknown or data decide what is read,
+/// but for whole rows.
+std::optional<std::int64_t> bytes_read(const StorageBox& s, std::span<const Scalar> loads) {
   std::int64_t read = 0;
   for (Scalar load : loads) {
-    const Layout& layout = graph.buffer(load->buffer).layout;
-    const std::int64_t bytes = load->args.empty() ? bytes_or(graph, layout.sizes, layout.dtype, -1) : -1;
+    const Layout& layout = s.graph->buffer(load->buffer).layout;
+    if (!load->args.empty()) {
+      const std::optional<std::int64_t> gathered = bytes_gathered(s, load);
+      if (!gathered) return std::nullopt;
+      read += *gathered;
+      continue;
+    }
+    const std::int64_t bytes = bytes_or(*s.graph, layout.sizes, layout.dtype, -1);
     if (bytes < 0) return std::nullopt;
     read += bytes;
   }
@@ -417,7 +446,7 @@ std::optional<std::int64_t> bytes_read(Graph& graph, std::span<const Scalar> loa
 bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
   if (loads.size() < 2) return false;
   if (s.graph->batch_invariant) return true;
-  const std::optional<std::int64_t> read = bytes_read(*s.graph, loads);
+  const std::optional<std::int64_t> read = bytes_read(s, loads);
   const std::int64_t stored = bytes_or(*s.graph, s.sizes, s.dtype, 0);
   return !read || *read > stored + stored / 8;  // a number for each row counts little
 }
@@ -427,7 +456,7 @@ bool reads_much(const StorageBox& s, std::span<const Scalar> loads) {
 bool grows_much(const StorageBox& s, std::span<const Scalar> loads) {
   constexpr std::int64_t kTimes = 16;
   if (s.graph->batch_invariant) return false;
-  const std::optional<std::int64_t> read = bytes_read(*s.graph, loads);
+  const std::optional<std::int64_t> read = bytes_read(s, loads);
   if (!read || kTimes * *read > bytes_or(*s.graph, s.sizes, s.dtype, 0)) return false;
   return std::ranges::none_of(topological({&s.body, 1}), [](Scalar n) { return n->op == ScalarOp::Random; });
 }
