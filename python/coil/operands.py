@@ -119,7 +119,7 @@ def _read_by_loops(backward):
         for value in node.all_input_nodes:
             while value not in backward and isinstance(value.meta.get("val"), torch.Tensor) and value not in found:
                 found.add(value)
-                if is_view(value):
+                if is_view(value) and value.all_input_nodes:  # torch traces some views of numbers
                     value = value.all_input_nodes[0]
     return found
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "ir/tensor_box.h"
+#include "passes/loop/part_writes.h"
 
 namespace coil::ir {
 namespace {
@@ -80,7 +81,22 @@ class ComputedParts {
       if ((found && *found != l->buffer) || !is_whole(l, *loop)) return std::nullopt;
       found = l->buffer;
     }
-    return found && can_go(*found, at) ? found : std::nullopt;
+    return found && may_be_stored_early(at) && can_go(*found, at) ? found : std::nullopt;
+  }
+
+  /// Whether nothing that comes before a loop looks at what the loop stores to: no input or state that receives it, no
+  /// buffer that turns of a loop of the program hand on.
+  bool may_be_stored_early(std::size_t at) {
+    const BufferId to = list_[at].outs[0];
+    if (graph_.buffer(to).kind != BufferKind::Computed || graph_.mutated.contains(to)) return false;
+    const auto comes_later = [&](std::size_t reader) { return reader > at; };
+    const auto is_apart = [&](std::size_t writer) {
+      return writer >= at || (!list_[writer].store_index.empty() && !list_[at].store_index.empty() &&
+                              stores_apart(graph_, list_[writer], list_[at]));
+    };
+    const auto readers = readers_.find(to);
+    return (readers == readers_.end() || std::ranges::all_of(readers->second, comes_later)) &&
+           std::ranges::all_of(writers_.at(to), is_apart);
   }
 
   /// Whether a load reads of its buffer what lies at the point of the loop.
