@@ -9,6 +9,7 @@ import torch
 from torch._functorch._aot_autograd.schemas import OutputType
 
 from .facts import numbers_of
+from .nodes import is_item, is_view
 
 try:
     from torch._functorch._aot_autograd import collect_metadata_analysis as analysis
@@ -60,7 +61,9 @@ def view_written_inputs(gm):
         if base in written and isinstance(results[k], torch.fx.Node):
             view = results[k].meta["val"]
             if _is_free(view) and _sees_elements(view, base.meta["val"]):
-                results[k] = _viewed(gm.graph, output, base, view)
+                steps = _steps(results[k], written[base].args[1])
+                again = steps is not None and _seen_again(gm.graph, output, base, steps)
+                results[k] = again or _viewed(gm.graph, output, base, view)
     output.args = (tuple(results),)
 
 
@@ -71,6 +74,34 @@ def _is_free(view):
 def _sees_elements(view, base):
     """Whether a view is of whole elements, as they are."""
     return view.dtype == base.dtype and not (base.is_complex() or view.is_neg() or base.is_neg())
+
+
+def _steps(node, value):
+    """The views that lead from a value to a node; None where something else does."""
+    steps = []
+    while node is not value:
+        if node.op != "call_function" or not (is_item(node) or is_view(node)):
+            return None
+        steps.append(node)
+        node = node.args[0]
+    return steps[::-1]
+
+
+def _seen_again(graph, before, base, steps):
+    """The same views of another tensor, which may have other strides; None where it cannot be seen so."""
+    value = lambda arg: torch.fx.node.map_arg(arg, lambda node: node.meta["val"])
+    made = base
+    for step in steps:
+        args = (made, *step.args[1:])
+        try:
+            with base.meta["val"].fake_mode:
+                seen = step.target(*value(args), **value(step.kwargs))
+        except RuntimeError:
+            return None
+        with graph.inserting_before(before):
+            made = graph.call_function(step.target, args, step.kwargs)
+        made.meta["val"] = seen
+    return made
 
 
 def _viewed(graph, before, base, view):

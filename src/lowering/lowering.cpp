@@ -251,6 +251,8 @@ class Driver {
   /// Takes the program's assertions about sizes as facts for what is lowered next, and adds their checks where the
   /// sizes are first known.
   void add_asserts() {
+    for (fx::Node* n = module_.graph.first(); n; n = n->next())
+      ops::for_each_unbacked(n->meta.value, [&](Expr symbol) { graph_->env().comes_next(symbol); });
     for (fx::Node* n = module_.graph.first(); n; n = n->next()) {
       if (n->opcode == fx::Opcode::Placeholder && n->is_tensor())
         for (const auto* list : {&n->tensor().sizes, &n->tensor().strides})

@@ -147,4 +147,19 @@ std::optional<Expr> float_of(const Value& v) {
   return std::nullopt;
 }
 
+void for_each_unbacked(const Value& v, const std::function<void(Expr)>& f) {
+  auto visit = [&](Expr e) {
+    for (Expr s : sym::free_symbols(e))
+      if (s.symbol_kind() == sym::SymbolKind::Unbacked) f(s);
+  };
+  if (auto* e = v.get_if<Expr>()) visit(*e);
+  if (auto* b = v.get_if<Bool>()) visit(b->condition);
+  if (auto* x = v.get_if<SymFloat>(); x && x->value) visit(*x->value);
+  if (auto* t = v.get_if<sym::TensorMeta>())
+    for (const auto* list : {&t->sizes, &t->strides})
+      for (Expr e : *list) visit(e);
+  if (auto* list = v.get_if<Values>())
+    for (const Value& item : *list) for_each_unbacked(item, f);
+}
+
 }  // namespace coil::ops

@@ -1,6 +1,7 @@
 // The values that operators take and give: one type for arguments in a graph, for metadata, and for defaults in
 // schemas.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -99,6 +100,9 @@ void for_each_node(V& value, F&& f) {
   else if (auto* list = value.template get_if<Values>())
     for (auto& v : *list) for_each_node(v, f);
 }
+
+/// Visits the symbols of unbacked sizes in a value: in a number, in a tensor's sizes and strides, in lists of these.
+void for_each_unbacked(const Value&, const std::function<void(Expr)>& f);
 
 /// `contiguous_format`, `preserve_format`, `channels_last`, `channels_last_3d`: torch's names.
 std::string_view name_of(MemoryFormat);

@@ -28,6 +28,7 @@ Expr ShapeEnv::add_unbacked(std::string_view name, Range range) {
   }
   symbols_.push_back(symbol);
   info_.emplace(symbol, Info{range, std::nullopt});
+  if (range.low == range.high) replace(symbol, range.low);
   return symbol;
 }
 
@@ -153,6 +154,11 @@ void ShapeEnv::learn(Expr condition) {
   }
 }
 
+std::size_t ShapeEnv::place_of(Expr unbacked) const {
+  const auto found = places_.find(unbacked);
+  return found == places_.end() ? places_.size() : found->second;
+}
+
 void ShapeEnv::learn_equal(Expr condition) {
   Expr left = condition.operands()[0], right = condition.operands()[1];
   for (auto [a, b] : {std::pair(left, right), std::pair(right, left)})
@@ -169,6 +175,7 @@ void ShapeEnv::learn_equal(Expr condition) {
   });
   auto first_size = std::ranges::find_if(candidates, [](Expr e) { return e.symbol_kind() != SymbolKind::Unbacked; });
   std::reverse(candidates.begin(), first_size);
+  std::stable_sort(candidates.begin(), first_size, [&](Expr a, Expr b) { return place_of(a) > place_of(b); });
   std::reverse(first_size, candidates.end());
   for (const Expr& symbol : candidates) {
     auto linear = linear_in(difference, symbol);

@@ -45,6 +45,9 @@ class COIL_EXTENSION_API ShapeEnv {
   Expr add_unbacked(std::string_view name, Range range = {});
   /// The next free `u<N>`.
   Expr fresh_unbacked(Range range = {0, Range::kMax});
+  /// The next symbol in the order in which a program defines those that data tell. Equal ones are said in terms of the
+  /// first; of those that nothing was told about, the one that was added first counts as the first.
+  void comes_next(Expr unbacked) { places_.try_emplace(unbacked, places_.size()); }
   Expr loop_var(std::string_view name) { return context_.symbol(name, SymbolKind::Loop); }
   std::vector<Expr> symbols() const { return symbols_; }  ///< sizes and unbacked, in order of addition
 
@@ -102,12 +105,14 @@ class COIL_EXTENSION_API ShapeEnv {
   std::optional<std::int64_t> value_of(Expr, const ValueOfSymbol&) const;
   Expr resolve(Expr) const;  ///< with replacements made
   void learn_equal(Expr condition);
+  std::size_t place_of(Expr unbacked) const;  ///< behind all others where nothing was told
 
   Context context_;
   std::vector<Expr> symbols_;
   std::unordered_map<Expr, Info> info_;
   std::unordered_map<Expr, Expr> replacements_;  ///< free of replaced symbols
   std::unordered_map<Expr, std::int64_t> multiples_;
+  std::unordered_map<Expr, std::size_t> places_;  ///< of unbacked symbols, in the order in which they are defined
   std::vector<Expr> facts_;  ///< conditions known to hold that are neither ranges, replacements nor multiples
   std::vector<Guard> guards_;
   std::size_t next_unbacked_ = 0;

@@ -508,3 +508,33 @@ def test_convolutions_over_free_lengths(check):
         return torch.randn(2, 8, 24), torch.arange(24) < n
 
     check(Upsampled().eval(), example(9), others=[example(n) for n in (5, 16, 24)])
+
+
+class WrittenTwice(torch.nn.Module):
+    """Sizes that the program says are equal, of which the first gets another name when writes in place are undone."""
+
+    def forward(self, x, y):
+        made = torch.full_like(x, 2.0)
+        for values in (x, y):
+            mask = values < made
+            made[mask] = made[mask] * 0 + values.masked_select(mask)
+        return made
+
+
+def test_equal_sizes_are_told_by_the_first(check):
+    check(WrittenTwice(), (torch.rand(2, 20), torch.rand(2, 20)))
+
+
+def test_a_size_that_can_only_be_one():
+    torch._dynamo.reset()
+
+    def f(x):
+        values, counts = torch.unique_consecutive(x, return_counts=True)
+        begins = torch.cat([torch.ones(1, dtype=torch.bool), x[1:] != x[:-1]]).nonzero().squeeze(1)
+        ends = torch.cat([begins[1:], torch.tensor([x.numel()])])
+        return ends - begins - counts, values.repeat_interleave(counts) == x
+
+    x = torch.tensor([5])
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        got = torch.compile(f, backend="coil")(x)
+    assert all(torch.equal(a, b) for a, b in zip(got, f(x), strict=True))

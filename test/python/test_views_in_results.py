@@ -136,6 +136,38 @@ def test_strides_of_dimensions_of_one_element():
     expect_same_with_gradient(program, torch.randn(17, 2, 5, 1))
 
 
+LAYOUTS = {
+    "gaps": lambda n: torch.arange(10.0 * n).reshape(n, 10)[:, ::2],
+    "turned": lambda n: torch.arange(5.0 * n).reshape(5, n).t(),
+    "a part": lambda n: torch.arange(15.0 * n).reshape(n, 15)[1:, 2:7],
+}
+WRITES = {
+    "turned": lambda a, c: (a.add_(c), a.t(), a * 2),
+    "rows": lambda a, c: (a.add_(c), a[1:], a.select(1, 2)),
+    "pieces": lambda a, c: (a.mul_(c), *a.split(2, 0)),
+    "a part": lambda a, c: (a[1:].add_(c[1:]), a.t(), a[1:, 2]),
+    "repeated": lambda a, c: (a.add_(c), a.unsqueeze(1).expand(-1, 3, -1)),
+    "windows": lambda a, c: (a.t().mul_(c.t()), a.t()[2:].unfold(0, 2, 1)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", WRITES)
+def test_written_inputs_that_are_not_dense(name, layout):
+    """What is written may have other strides than the input that it goes to, of which the results are views."""
+    program, make = WRITES[name], LAYOUTS[layout]
+    compiled = torch.compile(program, backend="coil", dynamic=True)
+    for n in (4, 7):
+        seen, given = make(n), make(n)
+        c = torch.randn(seen.shape)
+        for want, got in zip(program(seen, c), compiled(given, c), strict=True):
+            assert torch.equal(want, got)
+            assert (want.stride(), want.storage_offset()) == (got.stride(), got.storage_offset())
+            if want._is_view():
+                assert want.data_ptr() - seen.data_ptr() == got.data_ptr() - given.data_ptr()
+        assert torch.equal(seen, given)
+
+
 def test_sizes_that_a_guard_fixes_meanwhile():
     def program(x):
         return F.max_pool2d(x, 2, 1, (0, 0), 2, True)[..., ::2]

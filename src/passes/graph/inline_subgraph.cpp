@@ -56,24 +56,9 @@ ops::Value mapped(const ops::Value& v, const std::unordered_map<const Node*, ops
   return v;
 }
 
-void for_each_unbacked(const ops::Value& v, const std::function<void(sym::Expr)>& f) {
-  auto visit = [&](sym::Expr e) {
-    for (sym::Expr s : sym::free_symbols(e))
-      if (s.symbol_kind() == sym::SymbolKind::Unbacked) f(s);
-  };
-  if (auto* e = v.get_if<sym::Expr>()) visit(*e);
-  if (auto* b = v.get_if<ops::Bool>()) visit(b->condition);
-  if (auto* x = v.get_if<ops::SymFloat>(); x && x->value) visit(*x->value);
-  if (auto* t = v.get_if<sym::TensorMeta>())
-    for (const auto* list : {&t->sizes, &t->strides})
-      for (sym::Expr e : *list) visit(e);
-  if (auto* list = v.get_if<ops::Values>())
-    for (const ops::Value& item : *list) for_each_unbacked(item, f);
-}
-
-/// Those of a node and of the graphs that it calls, which `owner` has.
+/// The symbols of unbacked sizes of a node and of the graphs that it calls, which `owner` has.
 void for_each_unbacked(const fx::GraphModule& owner, const Node& node, const std::function<void(sym::Expr)>& f) {
-  for_each_unbacked(node.meta.value, f);
+  ops::for_each_unbacked(node.meta.value, f);
   for (const ops::Value& v : node.args) {
     const fx::GraphModule* sub = subgraph_of(owner, v);
     if (!sub) continue;
@@ -95,7 +80,7 @@ Renaming fresh_sizes(fx::GraphModule& outer, const Node* call, const fx::GraphMo
   for (const Node* n = outer.graph.first(); n != call; n = n->next())
     for_each_unbacked(outer, *n, [&](sym::Expr s) { seen.insert(s); });
   for (const Node* n : body.graph.placeholders())
-    for_each_unbacked(n->meta.value, [&](sym::Expr s) { given.insert(s); });
+    ops::for_each_unbacked(n->meta.value, [&](sym::Expr s) { given.insert(s); });
   Renaming fresh;
   for (const Node* n = body.graph.first(); n; n = n->next())
     for_each_unbacked(outer, *n, [&](sym::Expr s) {  // (its graphs are the outer one's by now)
