@@ -16,13 +16,16 @@ difference is more than the tolerance times eager's norm.
 
 import argparse
 import contextlib
+import logging
 import pathlib
 import sys
 
 import torch
+from torch._subclasses import FakeTensor
 
 from . import _native
 from .graph import translate
+from .nodes import is_view
 
 # What a user may switch off, and what each is called in `coil compile --help`.
 SWITCHES = (
@@ -43,6 +46,8 @@ class Program:
     def __init__(self, gm, inputs, weights, settings, device):
         """`weights`: how many of the inputs, the first ones, are constants of the compiled program."""
         self.gm, self.inputs, self.weights, self.settings, self.device = gm, inputs, weights, settings, device
+        _drop_checks_of_records(gm)
+        _see_again(gm)
         self.nodes = list(gm.graph.nodes)
         self.values = _Recorder(gm).values_of(inputs)
         self.candidates = [
@@ -66,7 +71,10 @@ class Program:
         """(graph, inputs) of a node and the `kept` ones before it: eager's values of others come as inputs."""
         graph, copies, given = torch.fx.Graph(), {}, []
         kept = {node, *kept, *self.beside}
-        wanted = {i for n in kept for i in n.all_input_nodes} - kept
+        read = lambda: {i for n in kept for i in n.all_input_nodes} - kept
+        while several := {n for n in read() if isinstance(self.values.get(n), (tuple, list))}:
+            kept |= several  # no input holds several results
+        wanted = read()
         for each in self.nodes:
             if each in wanted and each.op != "get_attr":
                 copies[each] = graph.placeholder(each.name)
@@ -99,7 +107,8 @@ class Program:
         first, *self.beside = self.results
         made, _ = self.compiled(self.prefix(first), self.inputs, weights=self.weights, whole=True)
         self.beside = []
-        made = [made] * len(self.results) if isinstance(made, str) else made
+        if isinstance(made, str):
+            raise _native.Error(f"the program gives no results to compare: {made}")
         found = [(n, difference(m, self.values[n], tolerance)) for n, m in zip(self.results, made)]
         return [(n, why) for n, why in found if why]
 
@@ -107,6 +116,25 @@ class Program:
         """What is wrong with a node's result in the program up to it, or nothing."""
         made, _ = self.compiled(self.prefix(node), self.inputs, settings, self.weights)
         return difference(made, self.values[node], tolerance)
+
+
+def _drop_checks_of_records(gm):
+    """What only asks whether a tensor is as torch recorded it computes nothing."""
+    for node in gm.graph.find_nodes(op="call_function", target=torch.ops.aten._assert_tensor_metadata.default):
+        gm.graph.erase_node(node)
+
+
+def _see_again(gm):
+    """Records anew where views begin, which archives that torch loads do not say."""
+    value = lambda arg: torch.fx.node.map_arg(arg, lambda node: node.meta.get("val"))
+    for node in gm.graph.nodes:
+        recorded = node.meta.get("val")
+        if node.op != "call_function" or not is_view(node) or not isinstance(recorded, FakeTensor):
+            continue
+        with contextlib.suppress(RuntimeError, TypeError, ValueError), recorded.fake_mode:
+            seen = node.target(*value(node.args), **value(node.kwargs))
+            if seen.shape == recorded.shape:
+                node.meta["val"] = seen
 
 
 class _Recorder(torch.fx.Interpreter):
@@ -269,6 +297,10 @@ def _flat_program(exported, inputs, settings, device):
     return Program(exported.graph_module, values, weights, settings, device)
 
 
+def _draws(node):
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def _writes(node):
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
@@ -294,6 +326,11 @@ def bisect(exported, inputs=None, *, settings=None, device="cpu", tolerance=None
     or None where every result is right. Tells what it finds line by line; with `out`, a folder, writes what shows it.
     """
     inputs = list(inputs) if inputs is not None else _inputs_of(exported, None)
+    _native.check_settings(settings or {})
+    if device != "cpu" and not torch.cuda.is_available():
+        raise _native.Error(f"{device}: torch finds no GPU on which eager could compute what to compare with")
+    if drawing := next((n for n in exported.graph.nodes if _draws(n)), None):
+        raise _native.Error(f"{drawing.target} draws random numbers, which are others than eager's")
     program = _flat_program(exported, inputs, settings or {}, device)
     search = Bisection(program, tolerance, tell)
     tell(f"{len(program.candidates)} results to look at")
@@ -346,6 +383,16 @@ def _show(search, node, report, out, tell):
     tell(f"written to {folder / 'shown.pt2'}")
 
 
+def _loaded(file):
+    logging.disable(logging.WARNING)  # torch logs a traceback of each way in which it failed
+    try:
+        return torch.export.load(file)
+    except Exception as error:  # whatever torch and zipfile raise of archives that are none
+        raise _native.Error(f"{file} cannot be read as an exported program: {error}") from error
+    finally:
+        logging.disable(logging.NOTSET)
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="coil bisect", description=__doc__.split("\n\n")[0])
     parser.add_argument("program", type=pathlib.Path, help="an exported program (.pt2)")
@@ -358,7 +405,9 @@ def main(arguments=None):
     try:
         if not args.program.is_file():  # torch tells of this with a traceback
             raise _native.Error(f"cannot open {args.program}")
-        exported = torch.export.load(args.program)
+        exported = _loaded(args.program)
+        if wrong := next((s for s in args.set if "=" not in s), None):
+            raise _native.Error(f"--set {wrong}: a setting is KEY=VALUE")
         settings = dict(s.split("=", 1) for s in args.set)
         inputs = _inputs_of(exported, args.inputs)
         found = bisect(exported, inputs, settings=settings, device=args.device, tolerance=args.tolerance, out=args.out)

@@ -286,5 +286,6 @@ def _why_not(options):
     if options.freeze:
         return "with the option freeze the program holds weights; pass freeze=False"
     return (
-        "AOTAutograd's result could not be pickled; TORCH_LOGS=+torch._functorch._aot_autograd.autograd_cache says why"
+        "the compiled program, or what AOTAutograd knows of it, cannot be written to a file; "
+        "TORCH_LOGS=+torch._functorch._aot_autograd.autograd_cache says why"
     )

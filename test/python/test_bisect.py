@@ -104,3 +104,30 @@ def test_bad_input(tmp_path):
     assert code == 1 and "coil: error:" in told and "Traceback" not in told
     done = coil("bisect", "--python", tmp_path / "no-python", "x.pt2", env=ENVIRONMENT)
     assert done.returncode == 1 and "needs Python with the packages torch and coil" in done.stderr
+    export(Named(), ({"h": torch.ones(3), "c": torch.ones(3)},), tmp_path / "named.pt2")
+    (tmp_path / "cut.pt2").write_bytes((tmp_path / "named.pt2").read_bytes()[:3000])
+    export(torch.nn.Dropout().train(), (torch.ones(3),), tmp_path / "drawn.pt2")
+    wrong = [
+        (["cut.pt2"], "cannot be read as an exported program"),
+        (["named.pt2", "--set", "fuse"], "a setting is KEY=VALUE"),
+        (["named.pt2", "--set", "nope=1"], "nope"),
+        (["drawn.pt2"], "draws random numbers"),
+    ]
+    for (name, *options), message in wrong:
+        code, told = bisect(tmp_path / name, *options, "--out", tmp_path / "found")
+        assert code == 1 and message in told and "Traceback" not in told, told
+
+
+class Parts(torch.nn.Module):
+    """Views that begin behind the first element, an operator of several results, and floats of 8 bits."""
+
+    def forward(self, x):
+        values, places = torch.sort(x[:, 1:4])
+        return values * 2, places, x[1].to(torch.float8_e5m2).float(), x.unbind(1)[2].exp()
+
+
+def test_what_archives_do_not_say(tmp_path):
+    archive = tmp_path / "parts.pt2"
+    export(Parts(), (torch.randn(4, 5),), archive)
+    code, told = bisect(archive, "--out", tmp_path / "found")
+    assert code == 0 and "every result is as in eager" in told, told

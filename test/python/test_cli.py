@@ -202,6 +202,12 @@ def test_texts_go_to_standard_output(language, made, tmp_path):
     assert not list(empty.iterdir())
 
 
+def test_a_program_is_not_written_over(made, tmp_path):
+    shutil.copy(made / "net.pt2", tmp_path / "net.pt2")
+    refused(coil("compile", "net.pt2", "-o", "net.pt2", cwd=tmp_path), "which would be lost", code=2)
+    assert (tmp_path / "net.pt2").read_bytes() == (made / "net.pt2").read_bytes()
+
+
 def test_packages_do_not_go_to_standard_output(made, tmp_path):
     refused(
         coil("compile", made / "net.pt2", "-o", "-", cwd=tmp_path), "a package cannot go to standard output", code=2

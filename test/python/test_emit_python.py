@@ -174,6 +174,27 @@ def test_other_strides_and_numbers_are_taken(tmp_path):
 
 
 @pytest.mark.parametrize("language", ["python", "fx"])
+def test_a_damaged_cache_is_mended(language, python, fx, tmp_path, monkeypatch):
+    """By the next process: a file that one has opened is not cut."""
+    path = python if language == "python" else fx
+    script = f"""
+import importlib.util, torch
+spec = importlib.util.spec_from_file_location("m", {str(path)!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+call = module.call if {language!r} == "python" else lambda args: module.load()(*args)
+call([torch.ones(5, 16), torch.ones(4, 3)])
+"""
+    monkeypatch.setenv("COIL_CACHE", str(tmp_path))
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", script], check=True)
+        made = list(tmp_path.rglob("*.so"))
+        assert made and all(file.stat().st_size > 1000 for file in made)
+        for file in made:
+            file.write_bytes(file.read_bytes()[:100])
+
+
+@pytest.mark.parametrize("language", ["python", "fx"])
 def test_wrong_inputs_are_refused_by_name(language, python, fx):
     module = load_module(python if language == "python" else fx)
     function = (lambda *args: module.call(list(args))) if language == "python" else module.load()
@@ -183,6 +204,7 @@ def test_wrong_inputs_are_refused_by_name(language, python, fx):
         (torch.randn(5, 17), "input 'x' has size 17 in dimension 1"),
         (torch.ones(5, 16).long(), "input 'x' is torch.int64"),
         (torch.randn(5, 16, 1), "input 'x' has 3 dimensions"),
+        (torch.randn(5, 16, device="meta"), "input 'x' is on meta"),
     ]:
         with pytest.raises((RuntimeError, AssertionError), match=message):
             function(x, h)

@@ -99,3 +99,16 @@ def test_limits_of_realization_are_settings(setting, stored, tmp_path):
     command = ["compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil", "--log", "lower"]
     loops = lambda *more: coil_ok(*command, *more).stderr.count(" = pointwise[")
     assert loops() == 1 and loops("--set", setting) == stored
+
+
+def test_debug_folders_of_frames_are_apart(tmp_path):
+    def f(x):
+        y = x.sin()
+        torch._dynamo.graph_break()
+        return y.cos()
+
+    compiled = torch.compile(f, backend="coil", options={"debug_dir": tmp_path})
+    with torch.no_grad():
+        compiled(torch.randn(5))
+        compiled(torch.randn(5, 2))
+    assert {p.name for p in tmp_path.iterdir()} == {f"{k}_inference" for k in range(4)}

@@ -478,19 +478,6 @@ def test_memory_stays_flat():
 # ---- What each stage made ----
 
 
-def test_debug_folders_of_frames_are_apart(tmp_path):
-    def f(x):
-        y = x.sin()
-        torch._dynamo.graph_break()
-        return y.cos()
-
-    compiled = torch.compile(f, backend="coil", options={"debug_dir": tmp_path})
-    with torch.no_grad():
-        compiled(torch.randn(5))
-        compiled(torch.randn(5, 2))
-    assert {p.name for p in tmp_path.iterdir()} == {f"{k}_inference" for k in range(4)}
-
-
 def test_debug_folder_and_logs(tmp_path, capfd, monkeypatch):
     def f(x):
         return torch.softmax(x.sin() @ x.t(), -1).cumsum(0)

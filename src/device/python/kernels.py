@@ -35,7 +35,7 @@ def require_isa(isa):
 
 
 def compile_host_kernels(source, flags):
-    """Builds the shared object, unless an equal one is in the cache; written aside and renamed."""
+    """Builds the shared object, unless an equal one is in the cache that loads; written aside and renamed."""
     compiler = os.environ.get("CXX") or next(filter(shutil.which, ("c++", "g++", "clang++")), None)
     if not compiler:
         raise RuntimeError("no C++ compiler found for this program's kernels: install g++ or set CXX")
@@ -52,15 +52,19 @@ def compile_host_kernels(source, flags):
     except OSError:
         folder = pathlib.Path(tempfile.gettempdir())
     made = folder / f"{key}.so"
-    if not made.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as work:
-            (pathlib.Path(work) / "kernels.cpp").write_text(source)
-            done = subprocess.run(
-                [compiler, *flags, "kernels.cpp", "-o", "kernels.so", "-lm"], cwd=work, capture_output=True, text=True
-            )
-            if done.returncode:
-                raise RuntimeError(f"{compiler} refused this program's kernels: {done.stderr[:2000]}")
-            os.replace(pathlib.Path(work) / "kernels.so", made)
+    if made.exists():
+        try:
+            return ctypes.CDLL(str(made))
+        except OSError:  # damaged: made anew
+            pass
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        (pathlib.Path(work) / "kernels.cpp").write_text(source)
+        done = subprocess.run(
+            [compiler, *flags, "kernels.cpp", "-o", "kernels.so", "-lm"], cwd=work, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(f"{compiler} refused this program's kernels: {done.stderr[:2000]}")
+        os.replace(pathlib.Path(work) / "kernels.so", made)
     return ctypes.CDLL(str(made))
 
 

@@ -29,8 +29,9 @@ def check(condition, message):
 def take(name, value, dtype, rank, device=torch.device("cpu")):
     """An input as a tensor (a Python number as 0-d), of the dtype and rank that the program takes."""
     t = value if isinstance(value, torch.Tensor) else torch.tensor(value, dtype=dtype, device=device)
+    traced = isinstance(t, torch._subclasses.FakeTensor)  # which may say that it is nowhere
     check(
-        t.device in (device, torch.device("meta")),
+        t.device == device or traced and t.is_meta,
         f"input '{name}' is on {t.device}, but the program takes it on {device}; move it there",
     )
     check(t.dtype == dtype, f"input '{name}' is {t.dtype}, but the program takes {dtype}")
