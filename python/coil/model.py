@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import itertools
 import json
+import operator
 import os
 import pathlib
 import tempfile
@@ -86,7 +87,7 @@ class Model:
         """Random numbers of calls from now on follow from this number and the order of calls; at first they follow from
         the system's entropy.
         """
-        self._graph.seed(n % 2**64)
+        self._graph.seed(operator.index(n) % 2**64)
 
     def save(self, path):
         """Writes the package: `coil run`, `coil.load` and the C runtime take it."""
@@ -214,11 +215,11 @@ def _exported(module, inputs, kwargs, dynamic_shapes):
     from .graph import target_name
     from .library import decompositions
 
-    exported = (
-        module
-        if isinstance(module, torch.export.ExportedProgram)
-        else torch.export.export(module, tuple(inputs), kwargs, dynamic_shapes=dynamic_shapes)
-    )
+    if isinstance(module, torch.export.ExportedProgram):
+        exported = module
+    else:
+        _check_call(module, inputs)
+        exported = torch.export.export(module, tuple(inputs or ()), kwargs, dynamic_shapes=dynamic_shapes)
     called = {n.target for n in exported.graph.nodes if isinstance(n.target, torch._ops.OpOverload)}
     if own := {op: rule for op, rule in decompositions().items() if op in called}:
         exported = exported.run_decompositions(own)
@@ -227,6 +228,17 @@ def _exported(module, inputs, kwargs, dynamic_shapes):
             # So that Coil can read a call of it; what carries it out is found when the program is loaded.
             target_name(op)
     return _computed(exported)
+
+
+def _check_call(module, inputs):
+    """What is compiled, and the inputs that it is traced with."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        kind = type(module).__name__
+        raise TypeError(f"a torch.nn.Module, an exported program or the path of a .pt2 is compiled, not a {kind}")
+    if inputs is not None and not isinstance(inputs, (tuple, list)):
+        raise TypeError(f"inputs are a tuple, as in compile(module, (x,)), not a {type(inputs).__name__}")
 
 
 def with_user_kernels(exported, device="cpu", options=None):

@@ -269,3 +269,12 @@ def test_newer_and_edited_packages_are_refused_by_name(tmp_path, edit, message):
     )
     done = command("run", broken)
     assert done.returncode == 1 and message in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_what_is_no_program_is_refused():
+    with pytest.raises(TypeError, match="a torch.nn.Module, an exported program or the path of a .pt2 is compiled"):
+        coil.compile(lambda x: x + 1, (torch.ones(3),))
+    with pytest.raises(TypeError, match="inputs are a tuple"):
+        coil.compile(torch.nn.ReLU(), torch.ones(3))
+    with pytest.raises(TypeError, match="integer"):
+        coil.compile(torch.nn.ReLU(), (torch.ones(3),)).seed("a")
