@@ -1,12 +1,11 @@
 #include "passes/loop/computed_parts.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <set>
-#include <unordered_map>
 
 #include "ir/tensor_box.h"
+#include "passes/loop/buffer_uses.h"
 #include "passes/loop/part_writes.h"
 
 namespace coil::ir {
@@ -18,10 +17,12 @@ constexpr std::uint32_t kMostOperations = 64;  // of what is computed for an ele
 class ComputedParts {
  public:
   explicit ComputedParts(Graph& graph)
-      : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), blocks_(blocks(graph)) {}
+      : graph_(graph),
+        list_(graph.operations().begin(), graph.operations().end()),
+        blocks_(blocks(graph)),
+        uses_(graph, list_) {}
 
   void run() {
-    find_uses();
     for (std::size_t i = 0; i < list_.size(); ++i)
       if (const auto whole = joined(i)) move_into_parts(i, *whole);
     if (dead_.empty()) return;
@@ -32,14 +33,9 @@ class ComputedParts {
   }
 
  private:
-  void find_uses() {
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
-      for (BufferId b : list_[i].outs) writers_[b].push_back(i);
-    }
-    for (const GraphOutput& o : graph_.outputs)
-      if (const auto* view = std::get_if<BufferView>(&o.value)) kept_.insert(view->buffer);
-    kept_.insert(graph_.mutated.begin(), graph_.mutated.end());
+  /// Whether a buffer is returned or written to.
+  bool is_kept(BufferId b) const {
+    return graph_.buffer(b).is_output || uses_.returned.contains(b) || graph_.mutated.contains(b);
   }
 
   bool is_loop_in_block_of(std::size_t at, std::size_t other) const {
@@ -61,8 +57,8 @@ class ComputedParts {
   }
 
   bool is_made_by_loop(BufferId b) const {
-    const auto found = writers_.find(b);
-    return found != writers_.end() &&
+    const auto found = uses_.writers.find(b);
+    return found != uses_.writers.end() &&
            std::ranges::all_of(found->second, [&](std::size_t w) { return list_[w].is_loop(); });
   }
 
@@ -77,7 +73,7 @@ class ComputedParts {
     if (!loop || list_[at].outs.size() != 1 || !runtime_symbols(graph_, list_[at]).empty()) return std::nullopt;
     std::optional<BufferId> found;
     for (Scalar l : loads(loop->body)) {
-      if (is_given(l->buffer) && !writers_.contains(l->buffer) && !kept_.contains(l->buffer)) continue;
+      if (is_given(l->buffer) && !uses_.writers.contains(l->buffer) && !is_kept(l->buffer)) continue;
       if ((found && *found != l->buffer) || !is_whole(l, *loop)) return std::nullopt;
       found = l->buffer;
     }
@@ -94,9 +90,9 @@ class ComputedParts {
       return writer >= at || (!list_[writer].store_index.empty() && !list_[at].store_index.empty() &&
                               stores_apart(graph_, list_[writer], list_[at]));
     };
-    const auto readers = readers_.find(to);
-    return (readers == readers_.end() || std::ranges::all_of(readers->second, comes_later)) &&
-           std::ranges::all_of(writers_.at(to), is_apart);
+    const auto readers = uses_.readers.find(to);
+    return (readers == uses_.readers.end() || std::ranges::all_of(readers->second, comes_later)) &&
+           std::ranges::all_of(uses_.writers.at(to), is_apart);
   }
 
   /// Whether a load reads of its buffer what lies at the point of the loop.
@@ -109,11 +105,11 @@ class ComputedParts {
   bool can_go(BufferId b, std::size_t reader) const {
     const Buffer& whole = graph_.buffer(b);
     const Layout& result = graph_.buffer(list_[reader].outs[0]).layout;
-    if (whole.kind != BufferKind::Computed || whole.layout.comm || kept_.contains(b) || readers_.at(b).size() != 1 ||
+    if (whole.kind != BufferKind::Computed || whole.layout.comm || is_kept(b) || uses_.readers.at(b).size() != 1 ||
         size_of(result.dtype) > size_of(whole.layout.dtype) || result.device != whole.layout.device)
       return false;
-    const auto found = writers_.find(b);
-    if (found == writers_.end()) return false;
+    const auto found = uses_.writers.find(b);
+    if (found == uses_.writers.end()) return false;
     const std::vector<std::size_t>& parts = found->second;
     if (parts.size() < 2 || parts.size() > kMostParts) return false;
     const Scalar body = std::get<Pointwise>(list_[reader].node).body;
@@ -128,7 +124,7 @@ class ComputedParts {
     const Exprs vars = graph_.ivars(loop.sizes.size());
     const Exprs& store = reader.store_index.empty() ? vars : reader.store_index;
     const DType stored = graph_.buffer(whole).layout.dtype;
-    for (std::size_t p : writers_[whole]) {
+    for (std::size_t p : uses_.writers[whole]) {
       Operation& part = list_[p];
       auto& made = std::get<Pointwise>(part.node);
       const auto bounds = loop_vars(graph_, made.sizes);
@@ -143,17 +139,16 @@ class ComputedParts {
       part.outs = reader.outs;
       part.origins.insert(reader.origins.begin(), reader.origins.end());
     }
-    std::vector<std::size_t>& writers = writers_[reader.outs[0]];
+    std::vector<std::size_t>& writers = uses_.writers[reader.outs[0]];
     std::erase(writers, at);
-    writers.insert(writers.end(), writers_[whole].begin(), writers_[whole].end());
+    writers.insert(writers.end(), uses_.writers[whole].begin(), uses_.writers[whole].end());
     dead_.insert(at);
   }
 
   Graph& graph_;
   std::vector<Operation> list_;
   const std::vector<std::size_t> blocks_;  ///< of each operation, by its id before anything moved
-  std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;
-  std::set<BufferId> kept_;  ///< what is returned or written to
+  BufferUses uses_;
   std::set<std::size_t> dead_;
 };
 

@@ -8,6 +8,7 @@
 #include "ir/relayout.h"
 #include "library_ops/convolutions.h"
 #include "library_ops/table.h"
+#include "passes/loop/buffer_uses.h"
 #include "support/error.h"
 
 namespace coil::ir {
@@ -327,16 +328,13 @@ bool is_matrix(const Extern& product, const Exprs& sizes, const Exprs& strides) 
 class PostOpFusion {
  public:
   explicit PostOpFusion(Graph& graph)
-      : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), alive_(list_.size(), true) {
+      : graph_(graph),
+        list_(graph.operations().begin(), graph.operations().end()),
+        uses_(graph, list_),
+        alive_(list_.size(), true) {
     blocks_ = blocks(graph);
     written_at_.resize(list_.size());
     std::iota(written_at_.begin(), written_at_.end(), 0);
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
-      for (BufferId b : list_[i].outs) writers_[b].push_back(i);
-    }
-    for (auto& out : graph.outputs)
-      if (auto* view = std::get_if<BufferView>(&out.value)) returned_.insert(view->buffer);
   }
 
   void run() {
@@ -365,14 +363,14 @@ class PostOpFusion {
     const Pointwise& loop = std::get<Pointwise>(list_[i].node);
     const Buffer& out = graph_.buffer(list_[i].outs[0]);
     if (list_[i].store_index.empty()
-            ? out.kind != BufferKind::Computed || writers_[out.id].size() != 1 || loop.sizes != out.layout.sizes
+            ? out.kind != BufferKind::Computed || uses_.writers[out.id].size() != 1 || loop.sizes != out.layout.sizes
             : !out.layout.device.is_host() || out.layout.comm)
       return;
     // The call that was written last is tried first: what earlier ones gave is there by then. One that took in other
     // results already would, with a sum of many, hold them all.
     std::vector<std::pair<std::size_t, Scalar>> candidates;
     for (Scalar load : loads(loop.body)) {
-      auto& writers = writers_[load->buffer];
+      auto& writers = uses_.writers[load->buffer];
       if (load->op == ScalarOp::Load && load->args.empty() && !load->mask && writers.size() == 1 &&
           blocks_[writers[0]] == blocks_[i] && takes_post_ops(list_[writers[0]]) &&
           (list_[i].store_index.empty() || is_product(list_[writers[0]])))
@@ -396,7 +394,7 @@ class PostOpFusion {
   bool holds_more(std::size_t first, std::size_t second) const {
     const auto operand = [&](std::size_t call) { return std::get<Extern>(list_[call].node).inputs[0].buffer; };
     const auto is_shortcut = [&](std::size_t call) {
-      return graph_.buffer(operand(call)).kind == BufferKind::Computed && readers_.at(operand(call)).size() > 1;
+      return graph_.buffer(operand(call)).kind == BufferKind::Computed && uses_.readers.at(operand(call)).size() > 1;
     };
     if (is_shortcut(first) == is_shortcut(second)) return false;
     const std::size_t shortcut = is_shortcut(first) ? first : second;
@@ -425,7 +423,7 @@ class PostOpFusion {
     return is_product(call) && loop.body->op == ScalarOp::Load && list_[i].store_index.empty() &&
            made.layout.dtype == DType::F32 && size_of(between.layout.dtype) == 2 && product.inputs.size() == 2 &&
            std::ranges::all_of(product.inputs, is_narrow) && EpilogueCall(product).post().empty() &&
-           std::ranges::none_of(readers_[made.id], is_loop);
+           std::ranges::none_of(uses_.readers[made.id], is_loop);
   }
 
   bool fuse(std::size_t i, std::size_t call_at, Scalar root) {
@@ -437,8 +435,8 @@ class PostOpFusion {
     // What the device's library does behind a product, and what it loses, is known of the target.
     if (graph_.on_several_devices && out.device != graph_.target().device) return false;
     const bool widened = is_widened(i, list_[call_at], between);
-    if (between.kind != BufferKind::Computed || between.is_output || returned_.contains(between.id) ||
-        readers_[between.id].size() != 1 || !(widened || rounds_once(list_[call_at], between, out.dtype)))
+    if (between.kind != BufferKind::Computed || between.is_output || uses_.returned.contains(between.id) ||
+        uses_.readers[between.id].size() != 1 || !(widened || rounds_once(list_[call_at], between, out.dtype)))
       return false;
     for (Scalar load : loads(loop.body))
       if (load != root && load->buffer == root->buffer) return false;
@@ -485,7 +483,7 @@ class PostOpFusion {
       graph_.buffer(window.buffer).layout.fixed = out.fixed;
     call.outputs = {window};
     put_in_place(i, call_at, std::move(call), operands, post);
-    readers_[between.id].clear();
+    uses_.readers[between.id].clear();
     return true;
   }
 
@@ -501,7 +499,7 @@ class PostOpFusion {
     copies_.emplace(i, std::move(copy));
     loop.store_index.clear();
     loop.outs = {made};
-    writers_[made] = {i}, readers_[made] = {i};
+    uses_.writers[made] = {i}, uses_.readers[made] = {i};
     return made;
   }
 
@@ -516,7 +514,7 @@ class PostOpFusion {
     Operation& target = list_[i];
     target.origins.insert(list_[call_at].origins.begin(), list_[call_at].origins.end());
     for (BufferId b : reads(list_[call_at])) {
-      auto& readers = readers_[b];
+      auto& readers = uses_.readers[b];
       readers.erase(std::remove(readers.begin(), readers.end(), call_at), readers.end());
       if (std::find(readers.begin(), readers.end(), i) == readers.end()) readers.push_back(i);
     }
@@ -587,12 +585,11 @@ class PostOpFusion {
 
   Graph& graph_;
   std::vector<Operation> list_;
+  BufferUses uses_;
   std::vector<bool> alive_;
   std::unordered_map<std::size_t, Operation> copies_;  ///< to come behind operations of the list
   std::vector<std::size_t> blocks_;
   std::vector<std::size_t> written_at_;  ///< where the library call of an operation stood before it took others in
-  std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;
-  std::set<BufferId> returned_;
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "passes/loop/buffer_uses.h"
+
 namespace coil::ir {
 namespace {
 
@@ -38,10 +40,12 @@ struct Window {
 class Nester {
  public:
   explicit Nester(Graph& graph)
-      : graph_(graph), list_(graph.operations().begin(), graph.operations().end()), blocks_(blocks(graph)) {}
+      : graph_(graph),
+        list_(graph.operations().begin(), graph.operations().end()),
+        blocks_(blocks(graph)),
+        uses_(graph, list_) {}
 
   void run() {
-    find_uses();
     std::vector<Concatenation> all;
     for (const Buffer& b : graph_.buffers())
       if (auto found = concatenation(b)) all.push_back(std::move(*found));
@@ -54,15 +58,6 @@ class Nester {
   }
 
  private:
-  void find_uses() {
-    for (std::size_t i = 0; i < list_.size(); ++i) {
-      for (BufferId b : reads(list_[i])) readers_[b].push_back(i);
-      for (BufferId b : list_[i].outs) writers_[b].push_back(i);
-    }
-    for (const GraphOutput& o : graph_.outputs)
-      if (const auto* view = std::get_if<BufferView>(&o.value)) returned_.insert(view->buffer);
-  }
-
   /// The part that an operation stores, along `dim`.
   std::optional<Part> part(std::size_t at, const Layout& layout, std::size_t dim) {
     const Operation& op = list_[at];
@@ -80,8 +75,8 @@ class Nester {
   }
 
   std::optional<Concatenation> concatenation(const Buffer& b) {
-    const auto writers = writers_.find(b.id);
-    if (b.kind != BufferKind::Computed || b.layout.comm || writers == writers_.end() || writers->second.size() < 2)
+    const auto writers = uses_.writers.find(b.id);
+    if (b.kind != BufferKind::Computed || b.layout.comm || writers == uses_.writers.end() || writers->second.size() < 2)
       return std::nullopt;
     for (std::size_t dim = 0; dim < b.layout.sizes.size(); ++dim) {
       Concatenation made{b.id, dim, {}};
@@ -121,8 +116,8 @@ class Nester {
 
   /// By loads of its elements alone: a window has no place for what a library or the caller is handed.
   bool is_read_by_loops(BufferId b) const {
-    const auto readers = readers_.find(b);
-    if (graph_.buffer(b).is_output || returned_.contains(b) || readers == readers_.end()) return false;
+    const auto readers = uses_.readers.find(b);
+    if (graph_.buffer(b).is_output || uses_.returned.contains(b) || readers == uses_.readers.end()) return false;
     return std::ranges::all_of(readers->second, [&](std::size_t at) {
       const Operation& op = list_[at];
       if (!std::holds_alternative<Pointwise>(op.node) && !std::holds_alternative<Reduction>(op.node)) return false;
@@ -164,8 +159,8 @@ class Nester {
   bool means_the_same(const Part& a, const Part& b) const {
     const auto [first, last] = std::minmax(a.at, b.at);
     return std::ranges::all_of(loads(a.body), [&](Scalar load) {
-      const auto writers = writers_.find(load->buffer);
-      return writers == writers_.end() ||
+      const auto writers = uses_.writers.find(load->buffer);
+      return writers == uses_.writers.end() ||
              std::ranges::none_of(writers->second, [&](std::size_t w) { return first < w && w < last; });
     });
   }
@@ -208,9 +203,8 @@ class Nester {
 
   Graph& graph_;
   std::vector<Operation> list_;
-  const std::vector<std::size_t> blocks_;                                     ///< of each operation, by its id
-  std::unordered_map<BufferId, std::vector<std::size_t>> readers_, writers_;  ///< places in the list, ascending
-  std::set<BufferId> returned_;
+  const std::vector<std::size_t> blocks_;  ///< of each operation, by its id
+  const BufferUses uses_;
   std::map<BufferId, Window> windows_;
   std::set<std::size_t> dropped_;
 };
