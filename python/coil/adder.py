@@ -14,10 +14,11 @@ class Adder:
         self.meta = {key: value for key, value in meta.items() if key not in ("val", "tensor_meta")}
 
     def __call__(self, target, *args, **kwargs):
+        values, named = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
+        made = target(*values, **named)
         with self.graph.inserting_after(self.last):
             self.last = self.graph.call_function(target, args, kwargs)
-        values, named = torch.fx.node.map_arg((args, kwargs), lambda node: node.meta["val"])
-        self.last.meta = dict(self.meta) | {"val": target(*values, **named)}
+        self.last.meta = dict(self.meta) | {"val": made}
         return self.last
 
 

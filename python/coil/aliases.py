@@ -8,6 +8,7 @@ import unittest.mock
 import torch
 from torch._functorch._aot_autograd.schemas import OutputType
 
+from .adder import Adder
 from .facts import numbers_of
 from .nodes import is_item, is_view
 
@@ -89,18 +90,13 @@ def _steps(node, value):
 
 def _seen_again(graph, before, base, steps):
     """The same views of another tensor, which may have other strides; None where it cannot be seen so."""
-    value = lambda arg: torch.fx.node.map_arg(arg, lambda node: node.meta["val"])
-    made = base
-    for step in steps:
-        args = (made, *step.args[1:])
-        try:
-            with base.meta["val"].fake_mode:
-                seen = step.target(*value(args), **value(step.kwargs))
-        except RuntimeError:
-            return None
-        with graph.inserting_before(before):
-            made = graph.call_function(step.target, args, step.kwargs)
-        made.meta["val"] = seen
+    call, made = Adder(graph, before.prev, {}), base
+    try:
+        with base.meta["val"].fake_mode:
+            for step in steps:
+                made = call(step.target, made, *step.args[1:], **step.kwargs)
+    except RuntimeError:
+        return None
     return made
 
 

@@ -16,6 +16,7 @@ difference is more than the tolerance times eager's norm.
 
 import argparse
 import contextlib
+import copy
 import logging
 import pathlib
 import sys
@@ -25,7 +26,7 @@ from torch._subclasses import FakeTensor
 
 from . import _native
 from .graph import translate
-from .nodes import is_view
+from .nodes import is_random, is_view
 
 # What a user may switch off, and what each is called in `coil compile --help`.
 SWITCHES = (
@@ -45,9 +46,10 @@ class Program:
 
     def __init__(self, gm, inputs, weights, settings, device):
         """`weights`: how many of the inputs, the first ones, are constants of the compiled program."""
+        gm = torch.fx.GraphModule(gm, copy.deepcopy(gm.graph))  # the caller's stays as it is
         self.gm, self.inputs, self.weights, self.settings, self.device = gm, inputs, weights, settings, device
         _drop_checks_of_records(gm)
-        _see_again(gm)
+        _tell_offsets(gm)
         self.nodes = list(gm.graph.nodes)
         self.values = _Recorder(gm).values_of(inputs)
         self.candidates = [
@@ -124,7 +126,7 @@ def _drop_checks_of_records(gm):
         gm.graph.erase_node(node)
 
 
-def _see_again(gm):
+def _tell_offsets(gm):
     """Records anew where views begin, which archives that torch loads do not say."""
     value = lambda arg: torch.fx.node.map_arg(arg, lambda node: node.meta.get("val"))
     for node in gm.graph.nodes:
@@ -297,10 +299,6 @@ def _flat_program(exported, inputs, settings, device):
     return Program(exported.graph_module, values, weights, settings, device)
 
 
-def _draws(node):
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-
-
 def _writes(node):
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
@@ -329,7 +327,7 @@ def bisect(exported, inputs=None, *, settings=None, device="cpu", tolerance=None
     _native.check_settings(settings or {})
     if device != "cpu" and not torch.cuda.is_available():
         raise _native.Error(f"{device}: torch finds no GPU on which eager could compute what to compare with")
-    if drawing := next((n for n in exported.graph.nodes if _draws(n)), None):
+    if drawing := next((n for n in exported.graph.nodes if is_random(n)), None):
         raise _native.Error(f"{drawing.target} draws random numbers, which are others than eager's")
     program = _flat_program(exported, inputs, settings or {}, device)
     search = Bisection(program, tolerance, tell)

@@ -8,6 +8,7 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy
 
 from .adder import Adder, dense_order, same, sizes_of
+from .nodes import is_random
 
 aten = torch.ops.aten
 
@@ -195,7 +196,7 @@ def keep_other_draws(joint):
     """
     drawn = False
     for node in joint.graph.nodes:
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        if is_random(node):
             drawn = True
             if "recompute" not in node.meta:
                 _keep(node)

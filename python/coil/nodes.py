@@ -16,6 +16,11 @@ def is_view(node):
     return any(r.alias_info is not None for r in returns)
 
 
+def is_random(node):
+    """Whether a node draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
 def is_item(node):
     """Whether a node is one of the results of its operand."""
     return node.target is operator.getitem

@@ -66,6 +66,8 @@ struct Buffer {
   /// they may come to lie innermost.
   std::optional<std::size_t> channels;
 };
+/// Whether the memory outlives the run: an input's, a weight's or a state's.
+inline bool is_callers(const Buffer& b) { return b.kind == BufferKind::Input || b.kind == BufferKind::Constant; }
 
 /// All elements of a loop nest over `sizes` (variables i0, i1, …) stored to `out` at `store_index` (one expression per
 /// dimension of out; by default the variables themselves).

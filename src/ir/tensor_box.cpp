@@ -417,9 +417,9 @@ std::optional<std::int64_t> bytes_gathered(const StorageBox& s, Scalar load) {
     return std::nullopt;
   const std::int64_t bytes = bytes_or(*s.graph, s.sizes, from.layout.dtype, -1);
   const std::int64_t row = bytes_or(*s.graph, {s.sizes.back()}, from.layout.dtype, -1);
-  const bool stays = from.kind == BufferKind::Input || from.kind == BufferKind::Constant;
   if (bytes < 0 || row < kRow) return std::nullopt;
-  if (!stays && bytes_or(*s.graph, from.layout.sizes, from.layout.dtype, bytes + 1) > bytes) return std::nullopt;
+  if (!is_callers(from) && bytes_or(*s.graph, from.layout.sizes, from.layout.dtype, bytes + 1) > bytes)
+    return std::nullopt;
   return bytes;
 }
 

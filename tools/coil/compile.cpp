@@ -32,9 +32,8 @@ struct CompileCommand {
       throw CLI::ValidationError("--output",
                                  "a package cannot go to standard output; name a file, or ask for a text with --emit");
     if (std::error_code none; std::filesystem::equivalent(model.model, output, none))
-      throw CLI::ValidationError("--output", fmt::format("{} is the program itself, which would be lost; name another "
-                                                         "file",
-                                                         output.string()));
+      throw CLI::ValidationError("--output",
+                                 output.string() + " is the program, which would be lost; name another file");
     Progress progress("compiling " + model.model.string());
     if (emit != wrapper::kPackage) {
       coil::emit(model.model, emit, output, model.compile);

@@ -48,12 +48,7 @@ class ComputedParts {
     const Scalar body = std::get<Pointwise>(list_[at].node).body;
     if (may_fail(body) && may_fail(reader)) return false;
     if (body->ops + reader->ops > kMostOperations) return false;
-    return !is_load(body) || is_given(body->buffer) || is_made_by_loop(body->buffer);
-  }
-
-  bool is_given(BufferId b) const {
-    const BufferKind kind = graph_.buffer(b).kind;
-    return kind == BufferKind::Input || kind == BufferKind::Constant;
+    return !is_load(body) || is_callers(graph_.buffer(body->buffer)) || is_made_by_loop(body->buffer);
   }
 
   bool is_made_by_loop(BufferId b) const {
@@ -73,7 +68,7 @@ class ComputedParts {
     if (!loop || list_[at].outs.size() != 1 || !runtime_symbols(graph_, list_[at]).empty()) return std::nullopt;
     std::optional<BufferId> found;
     for (Scalar l : loads(loop->body)) {
-      if (is_given(l->buffer) && !uses_.writers.contains(l->buffer) && !is_kept(l->buffer)) continue;
+      if (is_callers(graph_.buffer(l->buffer)) && !uses_.writers.contains(l->buffer) && !is_kept(l->buffer)) continue;
       if ((found && *found != l->buffer) || !is_whole(l, *loop)) return std::nullopt;
       found = l->buffer;
     }
