@@ -3,70 +3,20 @@ backward one.
 """
 
 import collections
-import contextlib
 import copy
-import dataclasses
 import math
 import operator
-import unittest.mock
 import warnings
 
 import torch
 from torch._functorch import partitioners
 
-from . import draws, duplicates, late_products, operands, triton_kernels, triton_memory, windows
+from . import draws, duplicates, late_products, operands, recomputed, triton_kernels, triton_memory, windows
 from .adder import Adder, dense_order, sized_like
 from .nodes import is_item, is_pointwise, is_view, memory_of, owners, reached, size_of
 
 aten = torch.ops.aten
 
-_UNTAGGED = (aten.hardswish, aten.log_sigmoid_forward, aten._prelu_kernel, torch.ops.coil.draw)
-# Views that torch's partitioner expects to have become others. Unknown to it they end what it computes again.
-_VIEWS = (
-    aten.transpose,
-    aten.diagonal,
-    aten.unfold,
-    aten.split_with_sizes,
-    aten.unbind,
-    aten.detach,
-    aten.view_as_real,
-    aten.view_as_complex,
-)
-# Elements read at places that are computed or given, as `index` and `gather` read them.
-_GATHERED = (
-    aten.index_select,
-    aten.embedding,
-    aten.take,
-    aten.flip,
-    aten.roll,
-    aten.tril,
-    aten.diag_embed,
-    aten.upsample_nearest1d,
-    aten.upsample_nearest2d,
-    aten.upsample_nearest3d,
-    aten._upsample_nearest_exact1d,
-    aten._upsample_nearest_exact2d,
-    aten._upsample_nearest_exact3d,
-    *(getattr(aten, f"{kind}_pad{d}d") for kind in ("reflection", "replication") for d in (1, 2, 3)),
-)
-# Sums and the like that share kernels with what makes their operand and what reads them. Unknown to it, torch's
-# partitioner takes what a later operator reads as well for something that must be stored in any case.
-_FUSED = (
-    aten.linalg_vector_norm,
-    aten.logsumexp,
-    aten.amin,
-    aten.prod,
-    aten.all,
-    aten.argmin,
-    aten._softmax,
-    aten._log_softmax,
-    aten.native_layer_norm,
-    aten.native_layer_norm_backward,
-    aten.native_group_norm,
-    aten.native_group_norm_backward,
-    aten.native_batch_norm_backward,
-    aten._native_batch_norm_legit_functional,
-)
 # Gradients that ask of their second operand only how large it is.
 _SIZED_BY_SECOND = {
     getattr(aten, name).default
@@ -110,7 +60,7 @@ def divided(joint, inputs, budget, **options):
     """A prepared graph in two, as torch's partitioner divides it with this budget. With 1 the graph is used up."""
     # At 0 nothing but inputs is kept, not even a seed.
     share = budget or (1e-6 if joint.meta["draws"] else 0)
-    with torch._functorch.config.patch(activation_memory_budget=share, cse=False), _computed_again():
+    with torch._functorch.config.patch(activation_memory_budget=share, cse=False), recomputed.more():
         try:
             forward, backward = partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
         except RuntimeError:  # some of what is to be computed again cannot be
@@ -119,29 +69,6 @@ def divided(joint, inputs, budget, **options):
             return partitioners.min_cut_rematerialization_partition(joint, inputs, **options)
     late_products.postpone(backward, _is_loop)
     return forward, backward
-
-
-@contextlib.contextmanager
-def _computed_again():
-    """The partitioner knows more operators that are computed element by element, and more views."""
-    known = getattr(partitioners, "get_default_op_list", None)
-    if known is None:
-        yield
-        return
-
-    def with_more():
-        ops = known()
-        views = type(ops.view_ops)(_VIEWS)
-        more = views | _UNTAGGED | type(views)(_GATHERED)
-        return dataclasses.replace(
-            ops,
-            fusible_ops=ops.fusible_ops | more | type(more)(_FUSED),
-            recomputable_ops=ops.recomputable_ops | more,
-            view_ops=ops.view_ops | views,
-        )
-
-    with unittest.mock.patch.object(partitioners, "get_default_op_list", with_more):
-        yield
 
 
 def tell_places(joint):
@@ -176,7 +103,7 @@ def _is_loop(node):
     if is_pointwise(node) or node.target in operands.BY_ELEMENT:
         return True
     is_reduction = torch.Tag.reduction in getattr(node.target, "tags", ())
-    is_fused = getattr(node.target, "overloadpacket", None) in _FUSED
+    is_fused = getattr(node.target, "overloadpacket", None) in recomputed.FUSED
     return node.op == "call_function" and (is_view(node) or is_item(node) or is_reduction or is_fused)
 
 

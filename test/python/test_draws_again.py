@@ -13,7 +13,7 @@ from torch import nn
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "build/python"))
 coil = pytest.importorskip("coil", reason="the Python extension is not built")
-from coil import draws, joint  # noqa: E402
+from coil import draws, recomputed  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -88,7 +88,7 @@ CASES = {
 def test_gradients_are_those_of_kept_numbers(name, dynamic, monkeypatch):
     f, inputs = CASES[name]
     again, said = step(f, *inputs, dynamic=dynamic)
-    monkeypatch.setattr(joint, "_UNTAGGED", [op for op in joint._UNTAGGED if op is not torch.ops.coil.draw])
+    monkeypatch.setattr(recomputed, "UNTAGGED", [op for op in recomputed.UNTAGGED if op is not torch.ops.coil.draw])
     kept, held = step(f, *inputs, dynamic=dynamic)
     for a, b in zip(again, kept, strict=True):
         assert torch.equal(a, b), "the backward graph drew other numbers"

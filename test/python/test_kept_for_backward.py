@@ -486,3 +486,30 @@ def test_a_division_that_fails_is_made_without(monkeypatch):
     model = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 512))
     assert sum(kept(model, torch.randn(128, 64)).values()) >= 2 * 128 * 256 * 4
     assert len(calls) == 2
+
+
+class OverEdges(nn.Module):
+    """Each node takes of each of four heads the mean of its neighbours' features, weighted by a softmax over edges."""
+
+    def __init__(self):
+        super().__init__()
+        self.features, self.score = nn.Linear(32, 32), nn.Parameter(torch.randn(1, 4, 8))
+        source, target = torch.randint(0, 256, (2, 4096))
+        self.register_buffer("source", source)
+        self.register_buffer("target", target)
+
+    def forward(self, x):
+        x = self.features(x).view(-1, 4, 8)
+        scores = (x * self.score).sum(-1)
+        weights = torch.exp(torch.tanh(scores[self.source] + scores[self.target]))
+        sums = torch.zeros_like(scores).index_add(0, self.target, weights)
+        shares = weights / sums[self.target]
+        messages = x[self.source] * shares[:, :, None]
+        return torch.zeros_like(x).index_add(0, self.target, messages)
+
+
+def test_rows_gathered_for_each_edge_are_gathered_again():
+    """The nodes' features and scores are kept in their place, though they were stored and read long before."""
+    torch.manual_seed(0)
+    of_edges, of_nodes = 4096 * 4 * 4, 256 * 32 * 4
+    assert sum(kept(OverEdges(), torch.randn(256, 32)).values()) <= of_nodes + of_edges + 3 * SMALL
