@@ -25,6 +25,11 @@ _VIEWS = (
     aten.view_as_real,
     aten.view_as_complex,
 )
+# Of an operand they ask no more than its size.
+_FILLED = (
+    *(getattr(aten, f"new_{kind}") for kind in ("zeros", "ones", "full")),
+    *(getattr(aten, f"{kind}_like") for kind in ("zeros", "ones", "full")),
+)
 # Elements read at places that are computed or given, as `index` and `gather` read them.
 _GATHERED = (
     aten.index_select,
@@ -34,6 +39,10 @@ _GATHERED = (
     aten.roll,
     aten.tril,
     aten.diag_embed,
+    aten.repeat,
+    aten.constant_pad_nd,
+    aten.slice_scatter,
+    aten.select_scatter,
     aten.upsample_nearest1d,
     aten.upsample_nearest2d,
     aten.upsample_nearest3d,
@@ -78,7 +87,7 @@ def more():
     def with_more():
         ops = known()
         views = type(ops.view_ops)(_VIEWS)
-        more = views | UNTAGGED | type(views)(_GATHERED)
+        more = views | UNTAGGED | type(views)((*_FILLED, *_GATHERED))
         return dataclasses.replace(
             ops,
             fusible_ops=ops.fusible_ops | more | type(more)(FUSED),
@@ -108,8 +117,9 @@ def made_of_little(graph, info, ops):
     sources, found = {}, set()
     for node in filter(info.is_required_fw, graph.nodes):
         again = _may_be_computed_again(node, ops)
-        made_of = set().union(*(sources.get(n, {n}) for n in node.all_input_nodes)) if again else {node}
-        sources[node] = made_of if 0 < len(made_of) <= _MOST_SOURCES else {node}
+        read = () if getattr(node.target, "overloadpacket", None) in _FILLED else node.all_input_nodes
+        made_of = set().union(*(sources.get(n, {n}) for n in read)) if again else {node}
+        sources[node] = made_of if len(made_of) <= _MOST_SOURCES else {node}
         held = sum(size_of(n) for n in sources[node] if n.op != "placeholder")
         if again and held <= _LITTLE * size_of(node):
             found.add(node)
