@@ -68,13 +68,92 @@ def view_written_inputs(gm):
     output.args = (tuple(results),)
 
 
+class SeenInTorch:
+    """A compiled graph some of whose results torch makes of the inputs, as views."""
+
+    host_calls = True
+    exchanges = [], ""
+    arguments = -1  # AOTAutograd stays around it
+
+    def __init__(self, graph, views, places):
+        self.graph, self.views, self.places = graph, views, places
+
+    def __call__(self, *args):
+        given = args[0] if len(args) == 1 and isinstance(args[0], list) else list(args)
+        seen = self.views(*given)
+        results = list(self.graph(given))
+        for place, view in zip(self.places, seen, strict=True):
+            results[place] = view
+        return results
+
+    def constant_strides(self, result):
+        return None if result in self.places else self.graph.constant_strides(result)
+
+
+def leave_to_torch(gm):
+    """Takes from a graph the results that are views of inputs which only torch can make again: of or as complex
+    numbers, or negated, where sizes are free. AOTAutograd asks such a result what it is a view of, and how. Gives the
+    graph of those views, and which results they are; None where there are none.
+    """
+    context = torch._guards.TracingContext.try_get()
+    meta = context and context.fw_metadata
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    if meta is None or len(placeholders) != len(meta.input_info):
+        return None
+    written = {n.args[0]: n for n in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    output = gm.graph.output_node()
+    results, found = list(output.args[0]), {}
+    for k, info in enumerate(meta.output_info, len(meta.mutated_inp_runtime_indices)):
+        if info.output_type is not OutputType.alias_of_input or not isinstance(results[k], torch.fx.Node):
+            continue
+        base, view = placeholders[info.base_idx], results[k].meta["val"]
+        if not _sees_other_numbers(view, base.meta["val"]):
+            continue
+        value = written[base].args[1] if base in written else base
+        steps = _steps(results[k], value) or ()
+        if any(_is_free(t) for t in (step.meta["val"] for step in steps) if isinstance(t, torch.Tensor)):
+            found[k] = base, value
+    views = found and _graph_of(gm, placeholders, dict(found.values()), [results[k] for k in found])
+    if not views:
+        return None
+    for k in found:
+        results[k] = None
+    output.args = (tuple(results),)
+    gm.graph.eliminate_dead_code()
+    return views, list(found)
+
+
+def _graph_of(gm, placeholders, values, wanted):
+    """A graph of views alone. `values`: what the inputs hold in the end. None where a number is made of elements."""
+    graph = torch.fx.Graph()
+    made = {node: graph.node_copy(node) for node in placeholders}
+    made |= {value: made[base] for base, value in values.items()}
+
+    def copied(node):
+        if node not in made:
+            if isinstance(node.meta.get("val"), torch.Tensor) and not (is_view(node) or is_item(node)):
+                raise LookupError(node)
+            made[node] = graph.node_copy(node, copied)
+        return made[node]
+
+    try:
+        graph.output(tuple(map(copied, wanted)))
+    except LookupError:
+        return None
+    return torch.fx.GraphModule(gm, graph)
+
+
 def _is_free(view):
     return any(type(n) is not int for n in numbers_of(view))
 
 
 def _sees_elements(view, base):
     """Whether a view is of whole elements, as they are."""
-    return view.dtype == base.dtype and not (base.is_complex() or view.is_neg() or base.is_neg())
+    return view.dtype == base.dtype and not _sees_other_numbers(view, base)
+
+
+def _sees_other_numbers(view, base):
+    return base.is_complex() or view.is_complex() or view.is_neg() or base.is_neg()
 
 
 def _steps(node, value):

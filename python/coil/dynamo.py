@@ -300,18 +300,25 @@ class _InTorch:
         return None
 
 
+def _compile_seeing(gm, options, name, **layouts):
+    """As compile_graph for a graph whose results AOTAutograd sees anew."""
+    left = aliases.leave_to_torch(gm)
+    graph = compile_graph(gm, options, name, **layouts)
+    return aliases.SeenInTorch(graph, *left) if left else graph
+
+
 def _compile_forward(gm, options):
     """As compile_graph for a graph that saves tensors for its backward graph: those may lie in memory as Coil likes,
     which AOTAutograd is told, and tells the backward graph's compiler.
     """
     context = torch._guards.TracingContext.try_get()
     if context is None or context.output_strides is None or context.fw_metadata is None or context.fw_metadata.tokens:
-        return offload.moving_forward(gm, compile_graph(gm, options, "forward"))[0]
+        return offload.moving_forward(gm, _compile_seeing(gm, options, "forward"))[0]
     results = next(node for node in gm.graph.nodes if node.op == "output").args[0]
     saved = range(*context.fw_metadata.tensors_saved_for_backwards_slice.indices(len(results)))
     if options.own_exchanges and collectives.nodes_of(gm):
         saved = range(0)  # the graph may yet be run in another form (exchanges.Choice), whose strides must be the same
-    graph = compile_graph(gm, options, "forward", free=saved)
+    graph = _compile_seeing(gm, options, "forward", free=saved)
     made, moved = offload.moving_forward(gm, graph)
     told = [graph.constant_strides(i) if i in saved and i not in moved else None for i in range(len(results))]
     context.output_strides[:] = [strides and tuple(strides) for strides in told]
@@ -497,7 +504,7 @@ class _Compilers:
         self.made = graph = (
             _compile_frozen(gm, self.options, self.example_inputs)
             if self.options.freeze
-            else compile_graph(gm, self.options, "inference")
+            else _compile_seeing(gm, self.options, "inference")
         )
         if not self.keeps:
             return graph

@@ -176,19 +176,14 @@ nb::object Exchange::wrap(const Tensor& t) const {
 }
 
 nb::object Exchange::alias(nb::handle base, DType base_dtype, const Tensor& like, std::int64_t offset) const {
-  nb::object of = nb::borrow(base);
-  if (base_dtype != like.dtype) {
-    // A view in another type is only made of dense dimensions: of all that the base reaches over.
-    nb::object elements = of.attr("untyped_storage")().attr("nbytes")();
-    const auto item = static_cast<std::int64_t>(size_of(base_dtype));
-    const std::int64_t first = nb::cast<std::int64_t>(of.attr("storage_offset")()) * item;
-    nb::object flat = as_strided_(of, nb::make_tuple(nb::cast<std::int64_t>(elements) / item), nb::make_tuple(1), 0);
-    of = flat.attr("view")(dtype(like.dtype));
-    return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides),
-                       first / static_cast<std::int64_t>(size_of(like.dtype)) + offset);
-  }
-  const std::int64_t first = nb::cast<std::int64_t>(of.attr("storage_offset")());
-  return as_strided_(of, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
+  const std::int64_t first = nb::cast<std::int64_t>(base.attr("storage_offset")());
+  if (base_dtype == like.dtype) return as_strided_(base, tuple_of(like.sizes), tuple_of(like.strides), first + offset);
+  // As a tensor of its own: AOTAutograd takes what a tensor is recorded as a view of for the input that it is to view.
+  const auto from = static_cast<std::int64_t>(size_of(base_dtype)), to = static_cast<std::int64_t>(size_of(like.dtype));
+  nb::object made =
+      torch_.attr("empty")(0, nb::arg("dtype") = dtype(like.dtype), nb::arg("device") = base.attr("device"));
+  return made.attr("set_")(base.attr("untyped_storage")(), first * from / to + offset, tuple_of(like.sizes),
+                           tuple_of(like.strides));
 }
 
 /// Failures other than of memory, as of a kernel that came before, show in torch's allocator too.

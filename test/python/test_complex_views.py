@@ -1,7 +1,14 @@
 """Complex results that are windows on a value: strides as eager has them, and one memory for all of them."""
 
+import pathlib
+import sys
+
 import pytest
 import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+coil = pytest.importorskip("coil", reason="the Python extension is not built")
 
 
 def shared(x):
@@ -67,3 +74,31 @@ def test_a_write_to_one_is_seen_in_the_other():
     whole, windows = compiled(torch.randn(8, dtype=torch.complex64))
     whole[2] = 7 + 1j
     assert windows[0, 2] == windows[1, 1] == windows[2, 0] == 7 + 1j
+
+
+SEEN = {
+    "real": lambda x: x[x.shape[0] // 2 :].real,
+    "imaginary": lambda x: x.imag,
+    "one of the pairs": lambda x: torch.view_as_real(x[1:])[:, 1],
+    "piece": lambda x: x.chunk(2)[-1].real,
+    "complex": lambda x: x[1:],
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", SEEN)
+def test_packages_give_the_memory_of_inputs(name, dynamic, tmp_path):
+    see, sizes = SEEN[name], ((6, 9) if dynamic else (6,))
+
+    class Sees(torch.nn.Module):
+        def forward(self, x):
+            return see(x), x * 2
+
+    x = torch.randn(6, dtype=torch.complex64)
+    dims = ({0: torch.export.Dim.AUTO},) if dynamic else None
+    program = coil.compile(torch.export.export(Sees(), (x,), dynamic_shapes=dims))
+    for size in sizes:
+        x = torch.randn(size, dtype=torch.complex64)
+        want, got = see(x), program(x)[0]
+        assert torch.equal(want, got)
+        assert (want.data_ptr(), want.stride()) == (got.data_ptr(), got.stride())

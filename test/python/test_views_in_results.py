@@ -70,22 +70,65 @@ def twice(view):
 BASES = (of_input, of_written, of_written_view, of_result, twice)
 
 
+def expect_same_views(program, dtype):
+    torch._dynamo.reset()
+    compiled = torch.compile(program, backend="coil", dynamic=True)
+    for sizes in ((6, 8), (4, 10)):
+        x = torch.randn(sizes, dtype=dtype)
+        y = x.clone()
+        want, got = program(x), compiled(y)
+        assert torch.equal(x, y)
+        for w, g in zip(want, got, strict=True):
+            assert (w.shape, w.stride(), w.storage_offset()) == (g.shape, g.stride(), g.storage_offset())
+            assert torch.equal(w, g) and w.dtype == g.dtype
+            sees = lambda t, other: t.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+            assert sees(w, x) == sees(g, y)
+
+
+@pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("base", BASES, ids=lambda f: f.__name__)
-def test_views_with_free_sizes(base):
-    for name, view in VIEWS.items():
-        program = base(view)
-        torch._dynamo.reset()
-        compiled = torch.compile(program, backend="coil", dynamic=True)
-        for sizes in ((6, 8), (4, 10)):
-            x = torch.randn(sizes)
-            y = x.clone()
-            want, got = program(x), compiled(y)
-            assert torch.equal(x, y), name
-            for w, g in zip(want, got, strict=True):
-                assert (w.shape, w.stride(), w.storage_offset()) == (g.shape, g.stride(), g.storage_offset()), name
-                assert torch.equal(w, g), name
-                sees = lambda t, other: t.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
-                assert sees(w, x) == sees(g, y), name
+def test_views_with_free_sizes(base, name):
+    expect_same_views(base(VIEWS[name]), torch.float32)
+
+
+COMPLEX = {
+    "real": lambda v: last_half(v).real,
+    "imaginary": lambda v: v.imag.narrow(0, v.shape[0] // 2, 2),
+    "pairs": lambda v: torch.view_as_real(last_half(v))[1:, :, 1],
+    "conjugate": lambda v: last_half(v.conj())[::2],
+    "real of the conjugate": lambda v: last_half(v.conj().t()).real,
+    "imaginary of the conjugate": lambda v: last_half(v).conj().imag,
+    "whole": last_half,
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+@pytest.mark.parametrize("base", [of_input, of_written], ids=lambda f: f.__name__)
+def test_views_of_complex_numbers(base, name):
+    expect_same_views(base(COMPLEX[name]), torch.complex64)
+
+
+def test_views_in_another_type():
+    """Of elements of one length: in shorter or longer ones torch sees what lies elsewhere, with every backend."""
+    expect_same_views(of_input(lambda v: last_half(v.view(torch.int32))), torch.float32)
+
+
+def test_pairs_that_are_seen_as_complex_numbers():
+    expect_same_views(of_input(lambda v: torch.view_as_complex(v[1:].unflatten(-1, (-1, 2)))), torch.float32)
+
+
+def test_views_of_complex_numbers_beside_gradients():
+    """The graph of both directions gives them as the one of inference does."""
+
+    def program(z, x):
+        return last_half(z).real, (x * last_half(z).imag.sum()).sum()
+
+    compiled = torch.compile(program, backend="coil", dynamic=True)
+    for sizes in ((6, 8), (4, 10)):
+        z, x = torch.randn(sizes, dtype=torch.complex64), torch.randn(sizes, requires_grad=True)
+        want, got = program(z, x), compiled(z, x)
+        assert torch.equal(want[0], got[0]) and want[0].data_ptr() == got[0].data_ptr()
+        torch.testing.assert_close(*(torch.autograd.grad(loss, x)[0] for _, loss in (want, got)))
 
 
 @pytest.mark.parametrize("length", [3, 10])

@@ -145,11 +145,14 @@ const Node* viewed_by(const Node* n) {
   return std::ranges::count(kOtherwise, call->target) ? nullptr : call->args[0].as_node();
 }
 
-/// Whether a value is memory of an input.
-bool lies_in_an_input(const Node* n) {
+/// What a value is a view of, through any number of views; itself where it is none.
+const Node* source_of(const Node* n) {
   while (const Node* viewed = viewed_by(n)) n = viewed;
-  return n->opcode == Opcode::Placeholder;
+  return n;
 }
+
+/// Whether a value is memory of an input.
+bool lies_in_an_input(const Node* n) { return source_of(n)->opcode == Opcode::Placeholder; }
 
 /// Whether nothing but the program's end takes a value.
 bool is_returned_alone(const Node& n) {
@@ -162,9 +165,11 @@ class Splitter {
   Splitter(fx::GraphModule& m, DType widest, bool is_branch) : m_(m), is_branch_(is_branch) { parts_.widest = widest; }
 
   void run() {
+    if (!is_branch_) note_views_of_inputs();
     bool any = take_apart();
     for (Node* n : m_.graph.nodes()) {
-      if (!touches_complex(*n) && (n->opcode != Opcode::Output || real_views_.empty())) continue;
+      const bool ends = n->opcode == Opcode::Output && (!real_views_.empty() || !views_of_inputs_.empty());
+      if (!touches_complex(*n) && !ends) continue;
       any = true;
       visit(n);
     }
@@ -176,6 +181,19 @@ class Splitter {
   }
 
  private:
+  /// Results in real numbers that are memory of a complex input: by their place, which input, and how they see it.
+  void note_views_of_inputs() {
+    const Values& results = m_.graph.output()->args;
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      if (!results[k].is<Node*>() || !results[k].as_node()->is_tensor()) continue;
+      Node* result = results[k].as_node();
+      Node* input = const_cast<Node*>(source_of(result));
+      if (input->opcode == Opcode::Placeholder && is_complex_value(input->meta.value) &&
+          !is_complex_value(result->meta.value))
+        views_of_inputs_.emplace(k, std::pair{input, result->tensor()});
+    }
+  }
+
   /// Operators whose decompositions have rules, and those that they consist of.
   bool take_apart() {
     bool any = false;
@@ -321,6 +339,7 @@ class Splitter {
   void output(Node* n) {
     fx::InsertBefore here(n);
     Values args = n->args;
+    for (const auto& [k, view] : views_of_inputs_) args[k] = seen_in(*view.first, view.second);
     std::map<const Node*, std::set<const Node*>> results;  // by what they view
     const auto shown = [&](const Value& v) -> const Node* {
       if (!v.is<Node*>() || v.as_node()->opcode == Opcode::Placeholder) return nullptr;
@@ -342,6 +361,14 @@ class Splitter {
         v = joined(r, parts_.at(of), of->tensor());
     }
     n->set_args(std::move(args));
+  }
+
+  /// Real numbers in the memory of a complex input, as `meta` says.
+  Value seen_in(Node& input, const TensorMeta& meta) {
+    ComplexRewriter r(m_, &input, parts_);
+    const Value pairs = r.call("aten.view_as_real.default", {&input});
+    const Expr first = m_.env->simplify(meta.offset - input.tensor().offset * 2);
+    return r.call("aten.as_strided.default", {pairs, meta.sizes, meta.strides, first});
   }
 
   bool is_dense(const TensorMeta& meta) const { return ops::shapes::is_non_overlapping_and_dense(*m_.env, meta); }
@@ -400,6 +427,7 @@ class Splitter {
     TensorMeta meta;
   };
   std::unordered_map<const Node*, RealView> real_views_;
+  std::map<std::size_t, std::pair<Node*, TensorMeta>> views_of_inputs_;
   std::unordered_map<const Node*, Value> shared_;  ///< memory of values that several results view
   Renaming renaming_;
   std::unordered_map<const Node*, std::vector<Parts>> lists_;
