@@ -129,12 +129,11 @@ class Translator {
     const Operator* o = accept_one(kRelations);
     return o ? call(o->function, {left, bits()}) : left;
   }
-  Term bits() {
-    return row(
-        std::array<Operator, 3>{
-            {{"&", "BitwiseFn_bitwise_and"}, {"|", "BitwiseFn_bitwise_or"}, {"^", "BitwiseFn_bitwise_xor"}}},
-        &Translator::sum);
+  Term bits() { return row(std::array<Operator, 1>{{{"|", "BitwiseFn_bitwise_or"}}}, &Translator::exclusive_bits); }
+  Term exclusive_bits() {
+    return row(std::array<Operator, 1>{{{"^", "BitwiseFn_bitwise_xor"}}}, &Translator::common_bits);
   }
+  Term common_bits() { return row(std::array<Operator, 1>{{{"&", "BitwiseFn_bitwise_and"}}}, &Translator::sum); }
   Term sum() {
     Term left = product();
     while (true) {

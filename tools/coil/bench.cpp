@@ -1,6 +1,4 @@
 // `coil bench`: compile time, latency and memory of one model.
-#include <sched.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -18,11 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Milliseconds = std::chrono::duration<double, std::milli>;
-
-int cores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 double time_call(runtime::Context& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
   auto start = Clock::now();
@@ -71,7 +64,7 @@ struct BenchCommand {
     nlohmann::ordered_json result = {
         {"model", model.model.stem().string()},
         {"device", to_string(plan.device)},
-        {"threads", model.compile.threads ? model.compile.threads : cores()},
+        {"threads", runtime::thread_count()},
         {"compile_s", program.compile_seconds},
         {"load_s", program.load_seconds},
         {"first_call_ms", first},

@@ -24,7 +24,10 @@ ReadyProgram make_ready(const ModelOptions& options) {
   runtime::StoredProgram program;
   if (package) {
     program = runtime::load_program(options.model);
-    if (options.device_given && parse_device(options.compile.device).type != program.plan.device.type)
+    if (!options.compile.settings.empty())
+      fail("setting {} is one of compiling, and {} is compiled already; compile its archive again with --set",
+           options.compile.settings.begin()->first, options.model.string());
+    if (options.device_given && parse_device(options.compile.device) != program.plan.device)
       fail("{} was compiled for {}, not for {}; compile it again with --device {}", options.model.string(),
            to_string(program.plan.device), options.compile.device, options.compile.device);
   } else {

@@ -4,20 +4,17 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <iterator>
-#include <mutex>
-#include <thread>
 
 #include "codegen/binary_cache.h"
 #include "support/cpu.h"
 #include "support/error.h"
 #include "support/file.h"
 #include "support/hash.h"
+#include "support/parallel.h"
 #include "support/subprocess.h"
 #include "support/temporary_folder.h"
 
@@ -88,6 +85,7 @@ std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string
   ProcessResult result = run_process(argv);
   if (!result.ok() && result.err.find("internal compiler error") !=
                           std::string::npos) {  // the compiler's own fault, mostly of an optimization
+    std::erase_if(argv, is_optimization);
     argv.push_back("-O1");
     result = run_process(argv);
   }
@@ -178,27 +176,11 @@ std::vector<std::vector<std::byte>> compile_shared(const Toolchain& toolchain, s
   if (missing.empty()) return objects;
 
   TemporaryFolder folder;
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  auto work = [&] {
-    for (std::size_t at; (at = next++) < missing.size();) {
-      std::size_t i = missing[at];
-      try {
-        objects[i] = compile_one(toolchain, sources[i], folder.path(), i);
-        if (options.cache_folder) write_binary(entries[i], objects[i]);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = missing.size();
-      }
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (int i = 1; i < std::min<int>(options.jobs, static_cast<int>(missing.size())); ++i) helpers.emplace_back(work);
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  if (failure) std::rethrow_exception(failure);
+  in_parallel(missing.size(), options.jobs, [&](std::size_t at) {
+    const std::size_t i = missing[at];
+    objects[i] = compile_one(toolchain, sources[i], folder.path(), i);
+    if (options.cache_folder) write_binary(entries[i], objects[i]);
+  });
   return objects;
 }
 

@@ -3,14 +3,12 @@
 #include <dlfcn.h>
 #include <fmt/ranges.h>
 
-#include <atomic>
 #include <cstdlib>
-#include <mutex>
-#include <thread>
 
 #include "codegen/binary_cache.h"
 #include "support/error.h"
 #include "support/hash.h"
+#include "support/parallel.h"
 
 namespace coil::codegen {
 
@@ -164,6 +162,7 @@ std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::s
       Hasher hasher;
       constexpr std::string_view kOwn[] = {"", "own", "own alone"};
       hasher.add(nvrtc.version()).add(options.arch).add(kOwn[static_cast<std::size_t>(sources[i].own)]);
+      for (const char* flag : kNvrtcFlags) hasher.add(flag);
       entries[i] = *options.cache_folder / to_hex(hasher.add(sources[i].text).digest());
       auto cubin = read_binary(entries[i].string() + ".cubin"), ptx = read_binary(entries[i].string() + ".ptx");
       if (cubin && ptx) {
@@ -174,35 +173,18 @@ std::vector<std::vector<std::byte>> compile_cuda(const std::string& path, std::s
     }
     missing.push_back(i);
   }
-  std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  auto work = [&] {
-    for (std::size_t at; (at = next++) < missing.size();) {
-      const std::size_t i = missing[at];
-      try {
-        const bool alone = sources[i].own == CudaSource::Own::Needs;
-        Nvrtc::Code code = nvrtc.compile(sources[i].text, options.arch + (alone ? "a" : ""));
-        if (sources[i].own == CudaSource::Own::Gains)
-          code.cubin = nvrtc.compile(sources[i].text, options.arch + "a").cubin;
-        const auto text = std::as_bytes(std::span(code.ptx));
-        out[2 * i] = std::move(code.cubin);
-        out[2 * i + 1].assign(text.begin(), text.end());
-        if (!options.cache_folder) continue;
-        write_binary(entries[i].string() + ".cubin", out[2 * i]);
-        write_binary(entries[i].string() + ".ptx", out[2 * i + 1]);
-      } catch (...) {
-        std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = missing.size();
-      }
-    }
-  };
-  std::vector<std::thread> others;
-  for (int i = 1; i < std::min<int>(options.jobs, static_cast<int>(missing.size())); ++i) others.emplace_back(work);
-  work();
-  for (std::thread& t : others) t.join();
-  if (failure) std::rethrow_exception(failure);
+  in_parallel(missing.size(), options.jobs, [&](std::size_t at) {
+    const std::size_t i = missing[at];
+    const bool alone = sources[i].own == CudaSource::Own::Needs;
+    Nvrtc::Code code = nvrtc.compile(sources[i].text, options.arch + (alone ? "a" : ""));
+    if (sources[i].own == CudaSource::Own::Gains) code.cubin = nvrtc.compile(sources[i].text, options.arch + "a").cubin;
+    const auto text = std::as_bytes(std::span(code.ptx));
+    out[2 * i] = std::move(code.cubin);
+    out[2 * i + 1].assign(text.begin(), text.end());
+    if (!options.cache_folder) return;
+    write_binary(entries[i].string() + ".cubin", out[2 * i]);
+    write_binary(entries[i].string() + ".ptx", out[2 * i + 1]);
+  });
   return out;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "codegen/binary_cache.h"
 #include "codegen/triton/program.h"
@@ -10,6 +9,7 @@
 #include "support/error.h"
 #include "support/file.h"
 #include "support/hash.h"
+#include "support/parallel.h"
 #include "support/subprocess.h"
 #include "support/temporary_folder.h"
 
@@ -93,24 +93,13 @@ std::vector<Json> run_all(const std::string& python, const CompileTritonOptions&
   if (kernels.empty()) return out;
   const std::size_t processes = std::clamp<std::size_t>(kernels.size() / kKernelsOfProcess, 1,
                                                         static_cast<std::size_t>(std::max(1, options.jobs)));
-  std::vector<std::exception_ptr> failures(processes);
-  const auto work = [&](std::size_t p) {
-    try {
-      std::vector<Json> share;
-      for (std::size_t k = p; k < kernels.size(); k += processes) share.push_back(kernels[k]);
-      const Json made = run_triton(python, options.arch, share);
-      for (std::size_t k = p; k < kernels.size(); k += processes)
-        out[k] = made.at(kernels[k].at("symbol").get<std::string>());
-    } catch (...) {
-      failures[p] = std::current_exception();
-    }
-  };
-  std::vector<std::thread> helpers;
-  for (std::size_t p = 1; p < processes; ++p) helpers.emplace_back(work, p);
-  work(0);
-  for (std::thread& t : helpers) t.join();
-  for (const auto& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+  in_parallel(processes, static_cast<int>(processes), [&](std::size_t p) {
+    std::vector<Json> share;
+    for (std::size_t k = p; k < kernels.size(); k += processes) share.push_back(kernels[k]);
+    const Json made = run_triton(python, options.arch, share);
+    for (std::size_t k = p; k < kernels.size(); k += processes)
+      out[k] = made.at(kernels[k].at("symbol").get<std::string>());
+  });
   return out;
 }
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "library_ops/checks.h"
 #include "library_ops/convolutions.h"
@@ -146,7 +148,13 @@ class Guards {
         any = any || loses_nan(*call);
     if (!any) return;
     std::vector<ir::Operation> given(graph_.operations().begin(), graph_.operations().end());
-    for (ir::Operation& op : given) {
+    for (std::size_t k = 0; k < given.size(); ++k) {
+      ir::Operation& op = given[k];
+      if (const auto* control = std::get_if<ir::Control>(&op.node)) {
+        if (control->closes()) leave();
+        if (control->opens()) enter();
+        if (control->kind == ir::Control::Kind::Loop) forget_what_turns_write(given, k);
+      }
       auto* call = std::get_if<ir::Extern>(&op.node);
       const bool product = call && takes_post_ops(*call);
       if (product && loses_nan(*call)) guard(op, *call);
@@ -156,6 +164,7 @@ class Guards {
         // A buffer may have several writers, each of a part.
         double& known = bounds_[out];
         known = std::max(known, stored(bound, graph_.buffer(out).layout.dtype));
+        written_.push_back(out);
       }
       made_.push_back(std::move(op));
     }
@@ -167,6 +176,41 @@ class Guards {
     double result = kUnknown;
     bool safe = true;  ///< what reaches each post-operation that loses NaN stays below kGreatest
   };
+
+  /// A branch or a loop: what held in front of it.
+  struct Block {
+    std::vector<double> bounds;
+    std::optional<ir::BufferView> flag;
+    std::size_t written = 0;  ///< of `written_`, in front of it
+  };
+
+  void enter() { blocks_.push_back({bounds_, flag_, written_.size()}); }
+
+  /// Behind a block nothing was looked at that was not looked at in front of it: the block may not have run. What it
+  /// wrote is bounded where that did not rest on a look of its own.
+  void leave() {
+    const Block outside = std::move(blocks_.back());
+    blocks_.pop_back();
+    const bool looked =
+        flag_.has_value() != outside.flag.has_value() || (flag_ && flag_->buffer != outside.flag->buffer);
+    std::vector<double> inside = std::exchange(bounds_, outside.bounds);
+    bounds_.resize(inside.size(), kUnknown);
+    for (std::size_t k = outside.written; k < written_.size(); ++k)
+      bounds_[written_[k]] = looked ? kUnknown : inside[written_[k]];
+    flag_ = outside.flag;
+  }
+
+  /// A turn reads what the turn before wrote, whatever was there in front of the loop at `begin`.
+  void forget_what_turns_write(const std::vector<ir::Operation>& operations, std::size_t begin) {
+    const std::set<ir::BufferId> before(written_.begin(), written_.end());
+    int depth = 1;
+    for (std::size_t k = begin + 1; k < operations.size() && depth > 0; ++k) {
+      const auto* control = std::get_if<ir::Control>(&operations[k].node);
+      if (control) depth += static_cast<int>(control->opens()) - static_cast<int>(control->closes());
+      for (ir::BufferId out : operations[k].outs)
+        if (before.contains(out)) bounds_[out] = kUnknown;
+    }
+  }
 
   static bool takes_post_ops(const ir::Extern& call) {
     return library_ops::has(call.op, Trait::TakesPostOps) && !library_ops::has(call.op, Trait::Kernel);
@@ -372,6 +416,8 @@ class Guards {
   std::map<std::pair<ir::BufferId, std::size_t>, double> gains_;
   std::map<std::size_t, double> looked_;  ///< operands of the call at hand, and what they are held to
   std::optional<ir::BufferView> flag_;
+  std::vector<Block> blocks_;          ///< around the operation at hand, the innermost last
+  std::vector<ir::BufferId> written_;  ///< so far
   std::vector<ir::Operation> made_;
   int looks_ = 0;
 };

@@ -72,7 +72,8 @@ OutputPool::Block* OutputPool::small_block(std::size_t capacity) {
   block->data = data;
   block->capacity = capacity;
   std::lock_guard lock(mutex_);
-  free_[capacity].reserve(free_[capacity].size() + 16);  // so that giving back does not allocate
+  std::vector<Block*>& blocks = free_[capacity];
+  if (++made_[capacity] > blocks.capacity()) blocks.reserve(2 * made_[capacity]);  // giving back does not allocate
   return block;
 }
 

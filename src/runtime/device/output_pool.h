@@ -44,6 +44,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   const std::shared_ptr<PageHeap> heap_;
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<Block*>> free_;  ///< small ones, by capacity
+  std::map<std::size_t, std::size_t> made_;          ///< blocks of each capacity, free or not
   std::vector<Block*> records_;                      ///< of large blocks, which have none now
   std::size_t record_count_ = 0;                     ///< those and the ones in use
   std::size_t used_bytes_ = 0, most_bytes_ = 0, used_before_ = 0;

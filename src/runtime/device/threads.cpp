@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 namespace coil::runtime {
 namespace {
@@ -22,6 +23,8 @@ void set_denormal_mode(unsigned) {}
 
 /// Of a thread of the team, before it took over another's.
 thread_local unsigned t_own_denormal_mode = 0;
+/// The mode that the innermost scope of this thread gave its team; nothing: there is none that gave one.
+thread_local std::optional<unsigned> t_teams_mode;
 
 }  // namespace
 
@@ -59,17 +62,20 @@ ThreadScope::ThreadScope(int threads)
   if (changed_) omp_set_num_threads(threads);
   if (!shares_mode_) return;
   const unsigned mode = denormal_mode();
+  teams_mode_before_ = std::exchange(t_teams_mode, mode);
+  const bool outermost = !teams_mode_before_;
 #pragma omp parallel
   {
-    t_own_denormal_mode = denormal_mode();
+    if (outermost) t_own_denormal_mode = denormal_mode();
     set_denormal_mode(mode);
   }
 }
 
 ThreadScope::~ThreadScope() {
   if (shares_mode_) {
+    t_teams_mode = teams_mode_before_;
 #pragma omp parallel
-    set_denormal_mode(t_own_denormal_mode);
+    set_denormal_mode(teams_mode_before_.value_or(t_own_denormal_mode));
   }
   if (changed_) omp_set_num_threads(before_);
 }

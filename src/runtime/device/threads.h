@@ -1,6 +1,7 @@
 // Runs kernels over their extent on OpenMP's threads: the same team that oneDNN uses, so that the two never contend.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 namespace coil::runtime {
 
@@ -44,6 +45,7 @@ class ThreadScope {
  private:
   int before_;
   bool changed_, shares_mode_;
+  std::optional<unsigned> teams_mode_before_;  ///< given by a scope around this one
 };
 
 }  // namespace coil::runtime

@@ -554,13 +554,16 @@ BoundTensorMap Binding::tensor_map(const TensorMap& m, std::size_t word) const {
   return out;
 }
 
+bool Binding::has_nothing_to_do(const LibraryOp& op, const std::vector<BoundView>& out) {
+  const auto is_empty = [](const BoundView& v) { return numel(v.sizes) == 0; };
+  return !out.empty() && !op.runs_when_empty() && std::ranges::all_of(out, is_empty);
+}
+
 BoundStep Binding::bind_extern(const ExternCall& call, std::uint32_t site) {
   std::vector<BoundView> in, out;
   for (const View& v : call.inputs) in.push_back(bind_view(v));
   for (const View& v : call.outputs) out.push_back(bind_view(v));
-  const bool empty = !out.empty() && !ops_[site]->runs_when_empty() &&
-                     std::all_of(out.begin(), out.end(), [](const BoundView& v) { return numel(v.sizes) == 0; });
-  if (empty) {
+  if (has_nothing_to_do(*ops_[site], out)) {
     now_.sites[site].prepared = false;
     return std::monostate();
   }

@@ -188,6 +188,8 @@ class Binding {
   std::size_t slot_bytes(Slot s, const std::string& buffer) const;
   Sizes slots(const std::vector<Slot>&) const;
   BoundView bind_view(const View&) const;
+  /// A call all of whose results have no elements, unless it is made for what it does beside.
+  static bool has_nothing_to_do(const LibraryOp&, const std::vector<BoundView>& results);
   /// Elements from the start of the buffer; checks that the view lies inside it.
   std::int64_t view_offset(const View&, const BoundView&) const;
   /// Adds a word that the step which is bound next finds the memory by.

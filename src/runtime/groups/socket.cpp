@@ -24,6 +24,12 @@ void send_at_once(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+/// Of a connection that ended before it was taken: the next one is not concerned.
+bool is_passing(int error) { return error == EINTR || error == ECONNABORTED || error == EPROTO; }
+
+/// Of descriptors or memory that the process or the machine lacks at the moment.
+bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
 int try_connect(const addrinfo* addresses) {
   for (const addrinfo* a = addresses; a; a = a->ai_next) {
     const int fd = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
@@ -100,7 +106,11 @@ Socket Socket::listen(int port) {
 Socket Socket::accept() const {
   for (;;) {
     const int fd = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0 && errno == EINTR) continue;
+    if (fd < 0 && is_passing(errno)) continue;
+    if (fd < 0 && is_shortage(errno)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      continue;
+    }
     if (fd >= 0) send_at_once(fd);
     return Socket(fd);
   }

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "runtime/groups/socket.h"
@@ -29,7 +30,11 @@ class Server {
       for (;;) {
         Socket client = listening_.accept();
         if (!client.ok()) return;
-        std::thread([this, c = std::move(client)] { serve(c); }).detach();
+        try {
+          std::thread([this, c = std::move(client)] { serve(c); }).detach();
+        } catch (const std::system_error&) {
+          // There are no more threads: this client finds its connection closed, the others are served on.
+        }
       }
     }).detach();
   }

@@ -42,12 +42,14 @@ bool MemoryPool::lies_higher(const Block* a, const Block* b) { return a->address
 void MemoryPool::trim() {
   const CurrentContext current(*device_);
   std::lock_guard lock(mutex_);
-  for (auto& [capacity, blocks] : free_)
+  for (auto& [capacity, blocks] : free_) {
     for (Block* block : blocks) {
       device_->driver().release(block->address);  // waits for what still uses it
       delete block;
     }
-  free_.clear();
+    made_[capacity] -= blocks.size();
+    blocks.clear();
+  }
   free_bytes_ = 0;
 }
 
@@ -79,7 +81,8 @@ MemoryPool::Block* MemoryPool::make_block(std::size_t capacity, std::size_t byte
   }
   d.check(result, "allocate memory");
   std::lock_guard lock(mutex_);
-  free_[capacity].reserve(free_[capacity].size() + 16);  // so that giving back does not allocate
+  std::vector<Block*>& blocks = free_[capacity];
+  if (++made_[capacity] > blocks.capacity()) blocks.reserve(2 * made_[capacity]);  // giving back does not allocate
   return block.release();
 }
 

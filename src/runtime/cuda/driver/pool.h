@@ -46,6 +46,7 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   mutable std::mutex mutex_;
   static bool lies_higher(const Block* a, const Block* b);
   std::map<std::size_t, std::vector<Block*>> free_;  ///< by capacity; heaps whose front has the lowest address
+  std::map<std::size_t, std::size_t> made_;          ///< blocks of each capacity, free or not
   std::size_t free_bytes_ = 0, used_bytes_ = 0, most_bytes_ = 0, used_before_ = 0;
 };
 
