@@ -150,8 +150,8 @@ _HIGHER_ORDER = {
     *("invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast"),
 }
 
-# Those whose graphs may write to what they are given: the graphs' argument names, and what the names of operands begin
-# with.
+# The higher-order operators whose graphs may write to what they are given: the graphs' argument names, and what the
+# names of operands begin with.
 _WRITING = {
     "cond": (("true_fn", "false_fn"), ("operand",)),
     "invoke_subgraph": (("subgraph",), ("arg",)),
@@ -326,7 +326,7 @@ class Translator:
                 "bool": str(self.expression(value)) if not value.node.expr.is_Boolean else sympy.srepr(value.node.expr)
             }
         if isinstance(value, torch.SymFloat):
-            # Of one that sizes, or floats read from data, tell, how.
+            # Where sizes, or floats read from data, tell the float, say how.
             told = all(symbol.is_integer or _is_read_float(symbol) for symbol in value.node.expr.free_symbols)
             return {"float": name} | ({"value": self.expression(value)} if told else {})
         if value is None or isinstance(value, (int, float, bool)):

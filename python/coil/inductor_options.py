@@ -24,7 +24,7 @@ _TABLE = {
     "force_disable_caches": ("cache", {True: "none", False: None}),
     "cpp.simdlen": ("cpu.isa", {None: "native", 512: "avx512", 256: "avx2", 1: "baseline", 0: "baseline"}),
 }
-# Those that count where they are set for the whole process, with Inductor's default.
+# Options that count where they are set for the whole process, with Inductor's default.
 _GLOBAL = {
     **{"fallback_random": False, "max_autotune": False, "triton.cudagraphs": False, "epilogue_fusion": True},
     "force_disable_caches": False,

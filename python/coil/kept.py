@@ -37,12 +37,15 @@ class _Loading(list):
 _loading = contextvars.ContextVar("loading", default=None)
 
 
-@functools.cache
 def build():
-    """Names this build of Coil, its Python files as well, and the machine's instruction set."""
+    """Names this build of Coil, its Python files, the libraries that it has loaded, and the machine's instructions."""
+    return f"{_native.build_and_machine()} {_sources()}"
+
+
+@functools.cache
+def _sources():
     files = sorted(pathlib.Path(__file__).parent.glob("*.py"))
-    sources = hashlib.sha256(b"".join(file.read_bytes() for file in files))
-    return f"{_native.build_and_machine()} {sources.hexdigest()[:32]}"
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:32]
 
 
 class Output(OutputCode):

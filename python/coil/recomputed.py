@@ -25,7 +25,7 @@ _VIEWS = (
     aten.view_as_real,
     aten.view_as_complex,
 )
-# Of an operand they ask no more than its size.
+# Fills, which ask no more of an operand than its size.
 _FILLED = (
     *(getattr(aten, f"new_{kind}") for kind in ("zeros", "ones", "full")),
     *(getattr(aten, f"{kind}_like") for kind in ("zeros", "ones", "full")),
@@ -110,9 +110,10 @@ def more():
 
 def made_of_little(graph, info, ops):
     """The nodes of the forward direction that are made, by operators which may be computed again, of values that take
-    at most half as many bytes beside the graph's inputs, which are there in any case: rows gathered for each edge of a
-    graph, say, and what follows them. The partitioner would keep them where what they are made of has been stored and
-    read long before. What the backward graph would have to store stays with the partitioner.
+    at most half as many bytes: rows gathered for each edge of a graph, say, and what follows them. The partitioner
+    would keep them where what they are made of has been stored and read long before. What the backward graph would
+    have to store stays with the partitioner. Inputs count as well: embeddings that are gathered again from their
+    tables, with the norm behind them, took RoBERTa's training step from 4.8 to 5.7 ms on one H200.
     """
     sources, found = {}, set()
     for node in filter(info.is_required_fw, graph.nodes):
@@ -120,8 +121,7 @@ def made_of_little(graph, info, ops):
         read = () if getattr(node.target, "overloadpacket", None) in _FILLED else node.all_input_nodes
         made_of = set().union(*(sources.get(n, {n}) for n in read)) if again else {node}
         sources[node] = made_of if len(made_of) <= _MOST_SOURCES else {node}
-        held = sum(size_of(n) for n in sources[node] if n.op != "placeholder")
-        if again and held <= _LITTLE * size_of(node):
+        if again and sum(map(size_of, sources[node])) <= _LITTLE * size_of(node):
             found.add(node)
     return {n for n in found if not _is_stored_in_backward(n, info, ops)}
 

@@ -9,7 +9,7 @@ from torch.fx import Node
 
 _ALIGNED_WORKSPACE = 128  # bytes
 _ALIGNED = 16  # bytes; also what an integer must be a multiple of to be told so
-# Of a block, as CUDA's documentation has it; of a GPU that is there, it is asked.
+# Shared memory of a block by compute capability, as CUDA's documentation has it; a GPU that is there is asked.
 _SHARED_BYTES = {80: 166912, 86: 101376, 87: 166912, 89: 101376, 90: 232448, 100: 232448, 103: 232448, 120: 101376}
 
 
@@ -219,7 +219,7 @@ def compile_kernel(function, symbol, key, facts, options, capability):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    # Of another name for each of its compiled forms, which one program may hold side by side.
+    # The function has another name for each of its compiled forms, which one program may hold side by side.
     named = copy.copy(function)
     setattr(named, "_repr" if hasattr(named, "_repr") else "repr", lambda _: symbol)
     named.hash = key

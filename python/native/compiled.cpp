@@ -16,7 +16,6 @@
 
 namespace coil::python {
 
-/// What one call at a time needs; kept between calls so that a call allocates only its results.
 namespace {
 
 /// Whether Python has a signal to handle whose handler raises, as Ctrl-C's does. Asked often: it looks twenty times a
@@ -37,6 +36,7 @@ class Interruption {
 
 }  // namespace
 
+/// What one call at a time needs; kept between calls so that a call allocates only its results.
 struct CompiledGraph::State {
   explicit State(const std::shared_ptr<const runtime::Model>& model)
       : context(model), inputs(model->plan().inputs.size()), numbers(inputs.size()) {
@@ -387,6 +387,14 @@ const CompiledGraph::SharedBase& CompiledGraph::base_of(State& state, const Sour
   return base = {Exchange::get().wrap({any->storage, source.base_dtype, {elements}, {1}, 0}), source.base_dtype, {}};
 }
 
+/// What a result that views an input views: where the argument was put off to negate and its values were computed into
+/// memory that lies otherwise, these.
+nb::handle CompiledGraph::seen_as(const State& state, std::size_t input, nb::handle given) {
+  if (input >= state.resolved.size() || !state.resolved[input]) return given;
+  const nb::object& computed = state.resolved[input];
+  return computed.attr("stride")().equal(given.attr("stride")()) ? given : nb::handle(computed);
+}
+
 nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* args) const {
   const Tensor& t = state.outputs[k];
   const Source& source = sources_[k];
@@ -408,7 +416,7 @@ nb::object CompiledGraph::result(State& state, std::size_t k, PyObject* const* a
       const Tensor& in = state.inputs[source.index];
       // An input that came in another layout was copied, so that nothing of the caller's is left to be a view of.
       if (t.storage.data != in.storage.data) return exchange.wrap(t);
-      return exchange.alias(args[arguments_[source.index]], in.dtype, t, t.offset);
+      return exchange.alias(seen_as(state, source.index, args[arguments_[source.index]]), in.dtype, t, t.offset);
     }
     case Source::Kind::Shared: {
       const SharedBase& base = base_of(state, source);

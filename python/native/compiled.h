@@ -82,11 +82,11 @@ class CompiledGraph {
   /// How many recordings each of the graph's contexts keeps, the last used.
   std::size_t recordings = runtime::kRecordedRuns;
 
-  /// Of a graph that exchanges values with other processes: asked before each call. None: the graph is to run; True:
-  /// the same, in process groups that are new; another graph: that one is to run in its place.
+  /// Asked before each call of a graph that exchanges values with other processes. None: the graph is to run; True: the
+  /// same, in process groups that are new; another graph: that one is to run in its place.
   nb::object choose;
 
-  /// Of a call for which there is no memory: given the bytes that it needs, gives what the error says at its end. It
+  /// Asked when there is no memory for a call: given the bytes that it needs, gives what the error says at its end. It
   /// raises nothing.
   nb::object advise;
 
@@ -125,6 +125,7 @@ class CompiledGraph {
   void follow_stream(State&) const;
   bool read_input(State&, std::size_t i, PyObject* object) const;
   bool find_loose(PyObject** args, State&) const;
+  static nb::handle seen_as(const State&, std::size_t input, nb::handle given);
   nb::object result(State&, std::size_t k, PyObject* const* args) const;
   /// What results that share memory are views of: the one of them that is no view of the graph's and all of the memory,
   /// or, where none is, a tensor that nobody else sees.

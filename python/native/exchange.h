@@ -44,9 +44,9 @@ class Exchange {
   bool is_tensor(nb::handle) const;
   /// Whether the tensor and its memory are nobody's but that of who calls. False where this torch does not tell.
   bool is_alone(nb::handle tensor) const;
-  /// Of a tensor's first element.
+  /// The address of a tensor's first element.
   const void* address(nb::handle tensor) const;
-  /// As borrow, holding on to the memory.
+  /// The tensor as borrow gives it, holding on to the memory.
   Tensor own(nb::handle tensor, Device device) const;
   /// A new torch tensor over a tensor's memory, which lives as long as it.
   nb::object wrap(const Tensor&) const;

@@ -17,7 +17,7 @@ class FrozenGraph {
   FrozenGraph(std::vector<std::size_t> inputs, nb::callable compile)
       : inputs_(std::move(inputs)), compile_(std::move(compile)) {}
 
-  /// As CompiledGraph::call; compiles first where a tensor is another one, or was written to.
+  /// Calls the graph as CompiledGraph::call does; compiles first where a tensor is another one, or was written to.
   nb::object call(PyObject** args, std::size_t count, bool lets_go);
   /// Compiles for these tensors, in the order of `inputs`.
   void prepare(nb::list tensors);

@@ -8,6 +8,7 @@
 
 #include "autotune/cuda_timer.h"
 #include "codegen/cuda/nvrtc.h"
+#include "compiler/extension.h"
 #include "compiler/options.h"
 #include "fx/text.h"
 #include "runtime/plan/package.h"
@@ -74,14 +75,13 @@ const std::string& build_id() {
 
 }  // namespace
 
-std::string build_and_machine() { return build_id() + " " + machine_isa(); }
+std::string build_and_machine() { return build_id() + " " + machine_isa() + " " + libraries_hash(); }
 
 std::string cache_entry(const fx::GraphModule& module, const CompileOptions& options) {
   Hasher h;
   const Device device = parse_device(options.device);
   const bool is_cuda = device.type == DeviceType::CUDA;
-  h.add(build_id())
-      .add(machine_isa())
+  h.add(build_and_machine())
       .add(options.device)
       .add(is_cuda ? codegen::device_arch(device.index).value_or("") : "")
       .add(static_cast<std::uint64_t>(options.threads));

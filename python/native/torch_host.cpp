@@ -162,7 +162,7 @@ class TorchOp : public runtime::HostOp {
     if (from.dtype != to.dtype || from.sizes != to.sizes)
       fail("{} gave {} where {} was expected", call_.op, describe(from.dtype, from.sizes),
            describe(to.dtype, to.sizes));
-    // Of a subclass that has its values in other tensors.
+    // A tensor without memory is one of a subclass that has its values in other tensors.
     if (!from.storage.data && runtime::layout_span(from.sizes, from.strides) > 0)
       fail("{} gave {}, which has no memory of its own; let it give a plain tensor", call_.op, described(item));
     if (to.device().is_host() && from.device().is_host())

@@ -84,7 +84,7 @@ Expr TracedGraph::expression(std::string_view srepr) {
 }
 
 namespace {
-/// Of a Python int.
+/// The value of a Python int.
 std::int64_t whole_number(nb::handle h) {
   int beyond = 0;
   const long long number = PyLong_AsLongLongAndOverflow(h.ptr(), &beyond);

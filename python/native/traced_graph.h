@@ -81,8 +81,9 @@ class TracedGraph {
   /// of the program, sizes by their hints: a number (None: the run tells), or (dtype, sizes, strides, offset, the input
   /// whose memory it lies in or None). The graph is used up. For tests that try thousands of calls.
   nb::list lower(const CompileOptions&);
-  /// As lower; what a run of the program has in memory at its fullest (runtime/plan/planned_peaks.h), with the inputs
-  /// of these names going as it has no more use for them: the number of their memory, and its bytes.
+  /// Lowers the graph as `lower` does, and gives what a run of the program has in memory at its fullest
+  /// (runtime/plan/planned_peaks.h), with the inputs of these names going as it has no more use for them: the number of
+  /// their memory, and its bytes.
   nb::dict planned_peaks(const CompileOptions&,
                          const std::map<std::string, std::pair<std::uint32_t, std::uint64_t>>& going);
 

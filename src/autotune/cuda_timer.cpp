@@ -25,7 +25,7 @@ std::uint64_t bytes_of(const Trial& t) {
   return sum;
 }
 
-/// Its argument block: buffers behind the status words at `memory`.
+/// The argument block of a trial: buffers behind the status words at `memory`.
 std::vector<std::uint64_t> arguments_of(const Trial& t, Address memory) {
   std::vector<std::uint64_t> words;
   Address at = memory + kAligned;

@@ -28,7 +28,7 @@ Registry& registry() {
   return r;
 }
 
-/// Whose kernels the host is to run in place of its own; empty for its own.
+/// The device whose kernels the host is to run in place of its own; empty for its own.
 std::string emulated(const Settings& settings) {
   if (settings.emulated_gpu && settings.emulated_metal) fail("cuda.emulate and metal.emulate are both set");
   return settings.emulated_gpu ? "cuda" : settings.emulated_metal ? "metal" : "";

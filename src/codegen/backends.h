@@ -32,7 +32,7 @@ struct BackendKind {
 /// the process starts, libraries from outside through Extension (compiler/extension.h). Throws Error where the kind of
 /// device has a backend already.
 void register_backend(BackendKind);
-/// The same when the process starts: a constant of this type in the backend's file.
+/// Registers a backend when the process starts: a constant of this type in the backend's file.
 struct RegisterBackend {
   explicit RegisterBackend(BackendKind kind) { register_backend(std::move(kind)); }
 };

@@ -9,9 +9,10 @@ namespace coil::codegen {
 struct KernelResources {
   std::string symbol;
   int registers = 0;  ///< of a thread
-  /// Of a block, beside what launches ask for (SymbolicLaunch::shared_bytes) and what the machine reserves.
+  /// Shared memory of a block, beside what launches ask for (SymbolicLaunch::shared_bytes) and what the machine
+  /// reserves.
   std::int64_t shared_bytes = 0;
-  /// Of a thread, in memory: registers that were spilled, and arrays whose elements are not known by name.
+  /// Memory of a thread: registers that were spilled, and arrays whose elements are not known by name.
   std::int64_t stack_bytes = 0;
   bool operator==(const KernelResources&) const = default;
 };

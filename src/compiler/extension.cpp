@@ -9,6 +9,8 @@
 #include "library_ops/table.h"
 #include "runtime/device/library.h"
 #include "support/error.h"
+#include "support/file.h"
+#include "support/hash.h"
 
 namespace coil {
 namespace {
@@ -18,6 +20,7 @@ struct Loaded {
   std::mutex mutex;
   std::set<void*> handles;
   std::map<std::string, std::string> libraries;  ///< by device
+  std::set<std::string> hashes;                  ///< of their files
 };
 
 Loaded& loaded() {
@@ -70,11 +73,14 @@ void check_languages(const Extension& extension) {
     if (!names.insert(language.name).second) fail("there is an emitter for '{}' already", language.name);
 }
 
-/// Nothing of it fails: it was checked before.
+/// After the checks. What may still fail, a kind of device too many, comes before what is registered for good.
 void take(const Extension& extension) {
+  std::vector<DeviceType> types;
+  for (const DeviceKind& kind : extension.devices()) types.push_back(DeviceType::register_kind(kind.name));
   for (const LibraryOperation& op : extension.operations()) runtime::define_library_op(op.description, op.make);
-  for (const DeviceKind& kind : extension.devices()) {
-    const DeviceType type = DeviceType::register_kind(kind.name);
+  for (std::size_t k = 0; k < types.size(); ++k) {
+    const DeviceKind& kind = extension.devices()[k];
+    const DeviceType type = types[k];
     for (const auto& [op, make] : kind.operations) runtime::define_library_op(type, op, make);
     if (kind.backend) codegen::register_backend({.device = type, .make = kind.backend});
     runtime::register_device(type, kind.open);
@@ -129,7 +135,16 @@ void load_library(const std::filesystem::path& library) {
     fail("cannot load {}: {}", library.string(), e.what());
   }
   all.handles.insert(handle.get());
+  all.hashes.insert(to_hex(hash(read_file(path))));
   handle.keep();
+}
+
+std::string libraries_hash() {
+  Loaded& all = loaded();
+  std::lock_guard lock(all.mutex);
+  Hasher hasher;
+  for (const std::string& one : all.hashes) hasher.add(one);
+  return all.hashes.empty() ? "" : to_hex(hasher.digest());
 }
 
 }  // namespace coil

@@ -66,6 +66,10 @@ struct ExtensionEntry {
   void (*describe)(Extension&) = nullptr;
 };
 
+/// Of the files of all libraries that `load_library` has loaded; empty where there are none. What a library brings may
+/// compile otherwise after a change of it.
+std::string libraries_hash();
+
 }  // namespace coil
 
 /// Defines the library's entry; the body of the function that describes it follows.

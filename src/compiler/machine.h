@@ -12,12 +12,13 @@ namespace coil {
 struct Machine {
   codegen::Toolchain toolchain;               ///< for the CPU, whatever the device: constants are folded there
   std::unique_ptr<codegen::Backend> backend;  ///< of the program's device
-  /// Those that a part of the program may come to lie on beside it: the CPU, where the program's device is another.
+  /// The backends of devices that a part of the program may come to lie on beside it: the CPU, where the program's
+  /// device is another.
   std::vector<std::unique_ptr<codegen::Backend>> others = {};
   const target::Target& target() const { return backend->target(); }
   /// All of them, that of the program's device first: as wrapper::Program numbers devices.
   std::vector<const codegen::Backend*> backends() const;
-  /// Of a device of the program; of any other, that of the program's device.
+  /// The backend of a device of the program; for any other device, that of the program's device.
   const codegen::Backend& backend_of(Device) const;
   /// Whether a device of the program has a form of a library call that takes its operands: the runtime's libraries or a
   /// kernel of Coil's own.

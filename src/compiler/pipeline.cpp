@@ -70,7 +70,7 @@ std::string measure_launches(LoweredProgram& lowered, Device device, const Compi
   }
 }
 
-/// The same for algorithms of matrix products.
+/// Algorithms of matrix products by measurement, as measure_launches has launch configs.
 std::string measure_products(LoweredProgram& lowered, Device device, const CompileOptions& options,
                              const autotune::ToldSizes& told) {
   const auto& operations = lowered.graph->operations();

@@ -37,7 +37,7 @@ LoweredProgram lower_archive(const std::filesystem::path& pt2, const CompileOpti
 passes::GraphContext graph_context(const Machine&, const Settings&, RunModule run);
 /// Compiles parts of a program for this machine's CPU, and runs them. The machine must live as long.
 RunModule run_here(const Machine&, const Settings&, const CompileOptions&);
-/// The same on inputs.
+/// Compiles and runs parts of a program that have inputs, likewise.
 RunModuleOn run_on(const Machine&, const Settings&, const CompileOptions&);
 
 /// Whether a kernel is launched before the one before it has ended: where the backend's kernels wait for that one

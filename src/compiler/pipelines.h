@@ -18,7 +18,7 @@ using LoopStep = passes::Step<ir::Graph, passes::LoopContext>;
 using WrapperStep = passes::Step<wrapper::Program, passes::WrapperContext>;
 
 std::span<const GraphStep> graph_pipeline();
-/// Of a part of the program without inputs, which the pass fold-constants computes.
+/// The passes for a part of the program without inputs, which the pass fold-constants computes.
 std::span<const GraphStep> constants_pipeline();
 std::span<const LoopStep> loop_pipeline();
 std::span<const WrapperStep> wrapper_pipeline();

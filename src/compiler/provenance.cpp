@@ -27,7 +27,7 @@ class StackTraces {
  public:
   explicit StackTraces(const fx::GraphModule& module) { note(module); }
 
-  /// Those of nodes after the passes, in order.
+  /// The numbers of the stack traces of nodes after the passes, in order.
   std::set<std::size_t> of(const std::set<std::string>& nodes) {
     std::set<std::size_t> found;
     for (const std::string& name : nodes) {

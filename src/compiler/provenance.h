@@ -19,8 +19,8 @@ struct ProvenanceCall {
 };
 std::vector<ProvenanceCall> provenance_calls(const wrapper::Program&);
 
-/// As JSON (docs/emitted.md describes it). `form` is what was written (`package`, `python`, …), `lines` its lines for
-/// each wrapper line; none for a package, whose steps are numbered instead.
+/// The provenance as JSON (docs/emitted.md describes it). `form` is what was written (`package`, `python`, …), `lines`
+/// its lines for each wrapper line; none for a package, whose steps are numbered instead.
 std::string provenance_json(const LoweredProgram&, const std::string& form,
                             const std::vector<wrapper::TextLines>& lines);
 

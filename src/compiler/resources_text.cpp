@@ -13,7 +13,7 @@ struct Block {
   std::int64_t dynamic_bytes = 0;  ///< of shared memory
 };
 
-/// By symbol, of the first call.
+/// The block of each kernel's first call, by symbol.
 std::map<std::string, Block> blocks_of(const wrapper::Program& program) {
   std::map<std::string, Block> out;
   for (const wrapper::Line& line : program.lines) {

@@ -74,7 +74,7 @@ class Stages {
   void show(const Stage& stage, F&& text) {
     if (shows(stage.name)) write(stage, text());
   }
-  /// The same of what there may be none of: then nothing is written.
+  /// Shows a text that may be empty: then nothing is written.
   template <class F>
   void show_any(const Stage& stage, F&& text) {
     if (!shows(stage.name)) return;

@@ -44,7 +44,7 @@ class GraphReader {
   /// The constant that input `i` is, or nothing.
   std::optional<ops::Value> input_constant(std::size_t i) const;
   void read_calls();
-  /// None where an output is a token.
+  /// The graph's outputs; None where one is a token.
   ops::Values outputs();
   /// The graph returns one bare value.
   bool returns_bare_value() const;
@@ -54,7 +54,7 @@ class GraphReader {
   void read_call(const Json& node);
   void read_arguments(std::span<const Json* const> inputs, Call& call);
   void read_dimension_move(const Json& node);
-  /// As the messages one after the other: those that nothing stands between begin together.
+  /// Reads a batch of messages as the messages one after the other: those that nothing stands between begin together.
   void read_batch_of_messages(const Json& node);
   bool read_out_variant(const Json& node, const std::string& target);
   void read_outputs(std::span<const Json* const> outputs, fx::Node* made, bool tuple_of_one);

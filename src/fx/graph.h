@@ -49,8 +49,8 @@ class Node {
   std::string name;                   ///< unique in the graph
   std::string target;                 ///< `aten.add.Tensor`, `_operator.getitem`, attribute or input name
   const ops::Operator* op = nullptr;  ///< of a call_function whose target is registered
-  /// Of a registered operator: one value per schema parameter, defaults filled in. Of others (`_operator.add`): as they
-  /// came. An output node has one argument for each output.
+  /// The arguments of a registered operator: one value per schema parameter, defaults filled in. Those of others
+  /// (`_operator.add`) are as they came. An output node has one argument for each output.
   Values args;
   std::vector<std::pair<std::string, Value>> kwargs;  ///< only of unregistered targets
   Meta meta;
@@ -137,7 +137,7 @@ class Snapshot {
   explicit Snapshot(std::vector<Node*> nodes) : nodes_(std::move(nodes)) {}
   Iterator begin() const { return {nodes_.begin(), nodes_.end()}; }
   Iterator end() const { return {nodes_.end(), nodes_.end()}; }
-  /// Those at that moment, by position, the erased ones with them.
+  /// The nodes at that moment, by position, the erased ones with them.
   const std::vector<Node*>& all() const { return nodes_; }
 
  private:

@@ -75,7 +75,7 @@ auto naming(const Node& node, F&& f) {
   }
 }
 
-/// Of nodes without metadata nothing follows.
+/// Whether all arguments have metadata: of nodes without it nothing follows.
 bool has_known_arguments(const Node& node) {
   bool known = true;
   for (const Value& v : node.args)

@@ -7,7 +7,7 @@
 namespace coil::ir {
 namespace {
 
-/// Of one buffer. Ranges of sizes that nobody has thought about end far above.
+/// The most bytes of one buffer. Ranges of sizes that nobody has thought about end far above.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
 
 std::optional<std::string> device_refusal(Device device) {

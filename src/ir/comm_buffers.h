@@ -21,7 +21,7 @@ BufferId peer_table(const Graph&, BufferId sum);
 
 /// Why the value cannot become a communication buffer of this layout; nothing where it can, or is one.
 std::optional<std::string> comm_buffer_refusal(const TensorBox&, const CommBufferLayout&);
-/// Of a buffer that a lowering has just made, whatever its layout is.
+/// Why a buffer that a lowering has just made, whatever its layout is, cannot become a communication buffer.
 std::optional<std::string> fresh_comm_buffer_refusal(const Graph&, BufferId);
 void make_comm_buffer(Graph&, BufferId, const CommBufferLayout&);
 /// Makes the buffer that the value lies in one. Throws Error with the refusal where there is one.

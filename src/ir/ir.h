@@ -195,7 +195,7 @@ struct Operation {
                Control>
       node;
   std::vector<BufferId> outs;
-  /// Of Pointwise, Reduction, Scan: where in outs[0] an iteration stores, over i0, i1, …; empty means at (i0, i1, …).
+  /// Where in outs[0] an iteration of Pointwise, Reduction or Scan stores, over i0, i1, …; empty means at (i0, i1, …).
   Exprs store_index;
   std::set<std::string> origins;  ///< names of the fx nodes computed here, and only those (not those read)
   std::string where;              ///< the user's line of the last of them
@@ -235,7 +235,7 @@ struct Provenance {
 /// A lowered program. Operations are in an order that respects data flow; the scheduler may change it.
 class COIL_EXTENSION_API Graph {
  public:
-  /// For the host where no target is told. The target outlives the graph.
+  /// A graph for the host where no target is told. The target outlives the graph.
   explicit Graph(std::shared_ptr<sym::ShapeEnv> env, const target::Target& target = target::host())
       : target_(&target), env_(std::move(env)), pool_(*env_) {}
 
@@ -292,7 +292,7 @@ class COIL_EXTENSION_API Graph {
 
   std::vector<BufferId> inputs;          ///< one for each of the program's inputs, in order
   std::map<BufferId, Tensor> constants;  ///< values of Constant buffers
-  /// Of constants whose memory is there but not yet written: what writes it, on any thread. Calls of libraries alone
+  /// For constants whose memory is there but not yet written: what writes it, on any thread. Calls of libraries alone
   /// read these.
   std::map<BufferId, std::function<void()>> fills;
   std::set<BufferId> mutated;  ///< inputs and constants that operations write to
@@ -341,7 +341,7 @@ std::vector<BufferId> reads(const Operation&);
 void for_each_expr(const Operation&, const std::function<void(const Expr&)>& f);
 /// Size symbols an operation needs to know when it runs: of its sizes, indices, layouts of what it reads and writes.
 std::set<std::string> free_symbols(const Graph&, const Operation&);
-/// Those of them that the program defines as it runs.
+/// The symbols of free_symbols() that the program defines as it runs.
 std::vector<Expr> runtime_symbols(const Graph&, const Operation&);
 /// Which operations are needed for the outputs, for writes to inputs and constants, and for effects.
 std::vector<bool> live_operations(const Graph&);

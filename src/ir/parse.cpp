@@ -390,7 +390,7 @@ class Parser {
       if (load->op == ScalarOp::Load) check_index(c, load->index.size(), load->buffer);
   }
 
-  /// Of a loop that stores once at each point of these sizes.
+  /// Checks the store of a loop that stores once at each point of these sizes.
   void check_store(LineCursor& c, const Operation& op, const Exprs& sizes, std::size_t outs) const {
     if (op.outs.empty() || op.outs.size() > outs) c.fault("a loop stores to one buffer");
     check_index(c, op.store_index.empty() ? sizes.size() : op.store_index.size(), op.outs[0]);

@@ -7,8 +7,8 @@
 namespace coil::ir {
 namespace {
 
-/// Of a picture, or of rows made of one, whose layout is yet to be chosen: the dimension of its channels, which may
-/// come to lie innermost.
+/// The dimension of the channels of a picture, or of rows made of one, whose layout is yet to be chosen: it may come to
+/// lie innermost.
 std::optional<std::size_t> open_channels(Graph& graph, Scalar load) {
   constexpr std::size_t kImage = 3;  // dimensions from which on layouts are chosen
   const Buffer& b = graph.buffer(load->buffer);

@@ -465,7 +465,7 @@ Scalar rebuild(ScalarPool& pool, Scalar s, const std::vector<Scalar>& args, Expr
     case ScalarOp::Constant: return s;
     case ScalarOp::Cast: return pool.cast(args[0], s->dtype);
     case ScalarOp::Round:
-      // Of a value that a kernel keeps, which has more precision than it has in memory.
+      // Rounding changes a value that a kernel keeps: it has more precision than it has in memory.
       if (is_load(s->args[0]))
         return pool.exactly({.op = ScalarOp::Round, .dtype = s->dtype, .args = {args[0]}, .rounded = s->rounded});
       return pool.cast(args[0], s->rounded);

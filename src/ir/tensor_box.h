@@ -52,11 +52,11 @@ class TensorBox {
   BufferId realize() const;
   /// Whether it shows all of its storage, element by element as it is.
   bool is_whole() const;
-  /// As a strided window on its (realised) buffer; nothing when the map is not affine with settled strides, in which
-  /// case `contiguous` copies first.
+  /// The value as a strided window on its (realised) buffer; nothing when the map is not affine with settled strides,
+  /// in which case `contiguous` copies first.
   std::optional<BufferView> strided() const;
-  /// As a strided window on the buffer that the value, which has none yet, is nothing but a copy of: nothing where it
-  /// is more, or where the window does not suit the caller.
+  /// The value, which has no buffer yet, as a strided window on the buffer that it is nothing but a copy of: nothing
+  /// where it is more, or where the window does not suit the caller.
   std::optional<BufferView> copied(const std::function<bool(const BufferView&)>& suits) const;
 
  private:

@@ -14,7 +14,7 @@ void check_attributes(const Descriptor&, const Attributes&);
 /// Throws Error naming the operation where a call with these attributes has another number of operands or results.
 void check_operands(const Descriptor&, const Attributes&, std::size_t inputs, std::size_t outputs);
 
-/// Both for a call of the IR, the wrapper or a plan; and Error for an operation that there is not.
+/// Makes both checks for a call of the IR, the wrapper or a plan; throws Error for an operation that there is not.
 void check_call(std::string_view op, const Attributes&, std::size_t inputs, std::size_t outputs);
 template <class Call>
 void check_call(const Call& call) {

@@ -6,7 +6,7 @@ namespace coil::library_ops {
 
 namespace {
 
-/// Of a collective that several tensors may share, of one type.
+/// The operand of a collective that several tensors of one type may share.
 Operand exchanged(std::string name, std::string sizes) {
   return {.name = std::move(name), .sizes = std::move(sizes), .sentence = "dense, row-major", .repeated = true};
 }

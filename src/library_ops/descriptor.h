@@ -37,7 +37,7 @@ enum class Trait : std::uint8_t {
   DeviceCopy,           ///< moves a tensor from one device of the program to another
 };
 inline constexpr std::size_t kTraits = 15;
-/// As in `takes post-operations`.
+/// The trait in words, such as `takes post-operations`.
 std::string_view to_string(Trait);
 
 class Traits {

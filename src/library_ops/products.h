@@ -10,7 +10,7 @@
 
 namespace coil::library_ops {
 
-// Of all calls that take post-operations: linear, matmul, convolution.
+// Attributes of all calls that take post-operations: linear, matmul, convolution.
 inline constexpr Flag kHasBias{.name = "has_bias", .sentence = "A bias follows the first two operands."};
 inline constexpr Text kNan{.name = "nan",
                            .sentence =

@@ -40,7 +40,7 @@ struct Transforms {
   double amplification() const;
 };
 
-/// Those there are, by tile: F(2x2) and F(4x4).
+/// The transforms that there are, by tile: F(2x2) and F(4x4).
 const std::vector<Transforms>& all_transforms();
 /// The one of this tile, which must be there.
 const Transforms& transforms(std::int64_t tile);

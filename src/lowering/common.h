@@ -120,7 +120,7 @@ BufferView library_operand(const TensorBox&);
 /// Whether each row (the last dimension) is dense and starts at a multiple of so many bytes, at every index of the
 /// other dimensions. A stride of 0 is allowed there.
 bool lies_in_vectors(const BufferView&, std::int64_t bytes);
-/// The same for an operation that takes its operand in any layout. If the operand is a range of each dimension of a
+/// A library operand for an operation that takes it in any layout. If the operand is a range of each dimension of a
 /// computed value, the layout of that value stays open until layouts are chosen (ir/relayout.h).
 BufferView open_operand(Context&, const TensorBox&);
 /// An index that is data, as an index expression. The value is checked against `size` and joins `indirect`, and the
@@ -133,8 +133,8 @@ void scatter_into(Context&, const TensorBox& out, const Exprs& sizes, Element bo
                   std::vector<Scalar> indirect, ir::StoreMode, bool apart = false);
 /// Whether the device has no way for several threads to update an element of this type together.
 bool lacks_update(Context&, DType stored, ir::StoreMode);
-/// The same by sorting (sorted_scatter.cpp); false, and nothing done, where the result depends on no order and the
-/// device has such updates.
+/// Does what scatter_into does, by sorting (sorted_scatter.cpp); false, and nothing done, where the result depends on
+/// no order and the device has such updates.
 bool scatter_in_order(Context&, const TensorBox& out, const Exprs& sizes, Element body, const Exprs& index,
                       const std::vector<Scalar>& indirect, ir::StoreMode);
 /// Additions by the thousands to rows of f32, and the largest and smallest of rows of floats: the places are sorted and

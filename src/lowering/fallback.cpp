@@ -43,7 +43,7 @@ class HostCall {
     constexpr std::string_view kHost = "host.";
     const ops::Operator* known =
         node_.target.starts_with(kHost) ? ops::find(node_.target.substr(kHost.size())) : known_;
-    // Of one that not even a schema tells anything of, an effect is to be expected.
+    // An operator that not even a schema tells anything of is expected to have an effect.
     call_.has_effect = !known || known->random || known->side_effect;
     if (const auto unknown = unknown_sizes(); !unknown.empty()) run_for_sizes(unknown);
     Lowered results = make_results();

@@ -63,11 +63,8 @@ bool is_tensor_value(const ops::Value& meta) {
 
 /// Calls that only check what metadata states already, or compute sizes: nothing is lowered for them.
 bool is_bookkeeping(const fx::Node& node) {
-  constexpr std::string_view kChecks[] = {
-      "aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default",
-      "aten.sym_constrain_range_for_size.default",
-      // Conditions on data that eager checks on its own; the reads that depend on them are checked where they happen.
-      "aten._assert_async.default", "aten._assert_async.msg"};
+  constexpr std::string_view kChecks[] = {"aten._assert_tensor_metadata.default", "aten.sym_constrain_range.default",
+                                          "aten.sym_constrain_range_for_size.default"};
   if (std::find(std::begin(kChecks), std::end(kChecks), node.target) != std::end(kChecks)) return true;
   if (is_tensor_value(node.meta.value) || node.meta.value.is_none()) return false;
   if (node.meta.value.is<ops::SymFloat>()) return false;
@@ -78,9 +75,13 @@ bool is_bookkeeping(const fx::Node& node) {
   return true;
 }
 
+/// Of a condition that is a tensor, as Dynamo makes them of Python's `assert`.
+bool is_data_assertion(const fx::Node& node) { return node.target.starts_with("aten._assert_async."); }
+
 bool is_lowered(const fx::Node& node) {
   return node.opcode != fx::Opcode::CallFunction || node.is_call("_operator.getitem") ||
-         node.target.starts_with("aten._assert_scalar.") || is_bookkeeping(node) || find(node.target);
+         node.target.starts_with("aten._assert_scalar.") || is_data_assertion(node) || is_bookkeeping(node) ||
+         find(node.target);
 }
 
 void collect_unsupported(const fx::GraphModule& module, std::vector<std::string>& lines) {
@@ -117,7 +118,7 @@ class Driver {
     ir::verify(*graph_);
   }
 
-  /// As a block of a larger program.
+  /// Lowers the graph as a block of a larger program.
   std::vector<BlockValue> run(const std::vector<BlockValue>& operands) {
     const ir::Provenance outside = graph_->provenance;
     bind(operands);
@@ -317,6 +318,15 @@ class Driver {
     return std::ranges::any_of(node.args, has_one) ? ir::JoinsCall::Yes : ir::JoinsCall::No;
   }
 
+  /// Reads the condition, a tensor of one element, and ends the run where it does not hold.
+  void assert_data(const fx::Node& node) {
+    const TensorBox& condition = std::get<TensorBox>(ctx_.values.at(node.args[0].as_node()));
+    const Element holds = element(ctx_, condition, condition.sizes).cast(DType::Bool).cast(DType::I64);
+    const TensorBox number = ir::make_pointwise(*graph_, DType::I64, condition.device(), condition.sizes, holds.scalar);
+    const bool says = node.args.size() > 1 && node.args[1].is<std::string>();
+    ctx_.require(sym::ne(ctx_.read(number, {}), 0), says ? node.args[1].as_string() : "assertion failed");
+  }
+
   void call(const fx::Node& node) {
     if (is_bookkeeping(node)) return;
     if (node.is_call("_operator.getitem")) {
@@ -331,6 +341,7 @@ class Driver {
     }
     if (node.target.starts_with("aten._assert_scalar."))
       return ctx_.require(condition_of(node), "assertion failed");  // those of `pending` are made by now
+    if (is_data_assertion(node)) return assert_data(node);
     require_no_negative_sizes(node.meta.value);
     realize_elsewhere(node.args, device_of(ctx_));
     realize_operands(node);

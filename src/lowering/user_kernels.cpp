@@ -12,8 +12,8 @@ namespace {
 using ops::Values;
 
 constexpr std::int64_t kAligned = 16;  // bytes: what Triton compiles loads of several elements for
-// Of a workspace, whose parts kernels have at multiples of 128 bytes: memory of so many begins at a page
-// (runtime/plan/arena_planner.h).
+// The least bytes of a workspace, whose parts kernels have at multiples of 128 bytes: memory of so many begins at a
+// page (runtime/plan/arena_planner.h).
 constexpr std::int64_t kLeastWorkspace = 1 << 20;
 
 /// Memory that nobody has written to: a copy of it would be for nothing.
@@ -69,7 +69,7 @@ class Call {
 
   const Place& lies_at(std::size_t k) const { return places_.at(k); }
 
-  /// As fx::take_user_kernels writes them.
+  /// Reads places from numbers, as fx::take_user_kernels writes them.
   std::vector<Place> places(const Exprs& numbers) const {
     std::vector<Place> out;
     for (auto at = numbers.begin(); at != numbers.end();) {

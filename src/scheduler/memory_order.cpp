@@ -262,7 +262,7 @@ MemoryOrder listed_for_memory(const MemoryProgram& program) {
   return best;
 }
 
-/// The same where nothing but temporaries counts.
+/// The program where nothing but temporaries counts.
 MemoryProgram temporaries_of(const MemoryProgram& program) {
   MemoryProgram out = program;
   out.counts_callers = false;

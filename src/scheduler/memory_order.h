@@ -21,7 +21,7 @@ struct MemoryOrder {
 /// is then improved where its peak is: a window of up to 64 steps around it is searched, to the optimum where few
 /// states are open at a time (memory_search.h).
 MemoryOrder order_for_memory(const MemoryProgram&);
-/// Without the search.
+/// The order of order_for_memory without the search.
 MemoryOrder listed_for_memory(const MemoryProgram&);
 
 /// The order with each step that reads nothing, such as one that fills a result with zeros to be added to, right before

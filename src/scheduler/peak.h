@@ -43,7 +43,7 @@ struct MemoryProgram {
   }
   bool is_made(StorageId s) const { return counts(s) && storages[s].of != StorageClass::Given; }
   bool is_freed(StorageId s) const { return counts(s) && storages[s].of != StorageClass::Output; }
-  /// Of what counts and is there before the first step.
+  /// Bytes of what counts and is there before the first step.
   std::uint64_t given_bytes() const;
 };
 

@@ -47,7 +47,7 @@ struct Group {
   /// Buffers that only members of this group read: they need no memory when every use is at the point, or the row, that
   /// made them.
   std::set<ir::BufferId> internal;
-  /// Of the launch configs that are worth a measurement (codegen::Kernel::candidates), by number: 0 is the
+  /// The number of the launch config among those that are worth a measurement (codegen::Kernel::candidates): 0 is the
   /// heuristics' own, others are found by measurement (autotune/launches.h).
   int launch_config = 0;
   /// Whether it has no inner loop. (One with an inner loop may have no inner dimensions left: those of size 1 vanish.)
@@ -97,8 +97,8 @@ class COIL_EXTENSION_API Choices {
   virtual std::optional<std::string> refuses(const Pair&) const;
   /// Why they stay apart with these loops.
   virtual std::optional<std::string> refuses_loops(const Joint&) const;
-  /// Of several kernels, and several ways to share loops, the one with the largest gain is taken; a kernel that does
-  /// not make what the operation reads only where it is above 0.
+  /// What is gained by sharing these loops. Of several kernels, and several ways to share loops, the one with the
+  /// largest gain is taken; a kernel that does not make what the operation reads only where it is above 0.
   virtual std::int64_t gain(const Joint& joint) const { return joint.saved_bytes; }
 
   /// How much a value may take in as it is lowered, before anything is scheduled.

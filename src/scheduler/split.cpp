@@ -182,7 +182,8 @@ class RowParts {
       if (in == other) in = part;
   }
 
-  /// Without the levels that none of its members is of, and without an inner loop where nothing is combined.
+  /// The group of these members, without the levels that none of them is of, and without an inner loop where nothing is
+  /// combined.
   Group group_of(std::vector<Member> members) const {
     Group part = group_;
     part.members = std::move(members);
@@ -250,7 +251,7 @@ class Splitter {
     }
   }
 
-  /// Of the groups that fall into parts, those that hold as many bytes.
+  /// Keeps, of the groups that fall into parts, those that hold at least `bytes`.
   void keep_large(std::uint64_t bytes) {
     const MemoryProgram program = memory_of(graph_, schedule_);
     std::erase_if(parts_, [&](const auto& entry) {

@@ -22,7 +22,7 @@ COIL_EXTENSION_API std::string to_hex(Hash128);
 
 Hash128 hash(std::span<const std::byte>);
 COIL_EXTENSION_API Hash128 hash(std::string_view);
-/// Of the parts one behind another, as if they lay together.
+/// The hash of the parts one behind another, as if they lay together.
 Hash128 hash_concatenated(std::span<const std::span<const std::byte>> parts);
 
 /// A hash over parts. Each part's length counts, so that {"ab", "c"} and {"a", "bc"} differ.

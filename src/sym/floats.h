@@ -12,7 +12,7 @@ inline Expr float_constant(double x) { return float_bits(x); }
 /// The call, in canonical form: operands of sums and products ordered, what is known computed, and roundings that are
 /// exact in integers (a quotient of integers; a product with a short binary fraction, for sizes below 2^43) made so.
 Expr float_call(FloatFunction, Expr a, Expr b = 0);
-/// Of a Kind::Float: its function and operands.
+/// The function and the operands of a Kind::Float.
 FloatFunction float_function(Expr call);
 std::span<const Expr> float_operands(Expr call);
 /// Whether the expression is a call that gives a float.

@@ -28,7 +28,7 @@ struct Dialect {
   /// Around truth values that are computed with in 32 bits; null where they are integers anyway.
   const char* narrow_cast;
   const char* narrow_end;
-  /// Of operands that are not negative.
+  /// The quotient and the remainder of operands that are not negative.
   const char* quotient;
   const char* remainder;
   /// Symbols have the width of their value, not of their type.

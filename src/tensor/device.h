@@ -20,7 +20,7 @@ class DeviceType {
   /// The kind of that name. Throws Error, with the names that there are.
   COIL_EXTENSION_API static DeviceType named(std::string_view name);
 
-  /// The same, or nothing.
+  /// The kind of that name, or nothing.
   COIL_EXTENSION_API static std::optional<DeviceType> find(std::string_view name);
   /// Whether kinds may be called so.
   static bool is_name(std::string_view name);

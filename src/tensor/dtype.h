@@ -58,9 +58,9 @@ COIL_EXTENSION_API bool is_integral(DType);  ///< signed and unsigned integers, 
 COIL_EXTENSION_API bool is_signed(DType);
 /// f32 for the floating types that are narrower; else the type itself. Kernels compute in it.
 COIL_EXTENSION_API DType compute_dtype(DType);
-/// Of one part of a complex number; a real type itself.
+/// The type of one part of a complex number; a real type itself.
 DType real_type(DType);
-/// Of complex numbers with parts of this type: complex32 for f16, complex128 for f64, else complex64.
+/// The type of complex numbers with parts of this type: complex32 for f16, complex128 for f64, else complex64.
 DType complex_type(DType);
 /// `torch.promote_types`: the smallest type both convert to without loss of category (torch/c10/core/ScalarType.cpp).
 DType promote_types(DType, DType);

@@ -24,7 +24,7 @@ std::set<BufferId> peer_tables(const Program&);
 
 /// Bytes of a communication buffer's place: those of the largest size that it may have.
 std::int64_t comm_bytes(const Program&, BufferId);
-/// By the lines that allocate; in the order in which their groups come.
+/// The pools that the lines which allocate need, in the order in which their groups come.
 std::vector<CommPool> comm_pools(const Program&);
 /// The pool that a buffer lies in.
 std::size_t comm_pool_of(const std::vector<CommPool>&, const Buffer&);

@@ -583,7 +583,7 @@ class Printer {
     return out;
   }
 
-  /// Those that others need as they are made.
+  /// Members of the device that others need as they are made.
   std::string device_members() const {
     std::string out = fmt::format("  Queue queue{{{}, {}, binaries(), {}, {}}};\n", c_string(to_string(p_.device)),
                                   c_string(options_.isa), options_.dependent_launches, exchanges(p_)),
@@ -600,7 +600,7 @@ class Printer {
     return out;
   }
 
-  /// The CPU's, whether it is the program's device or beside it.
+  /// Whether a kernel is the CPU's, be the CPU the program's device or beside it.
   bool is_host_kernel(const KernelEntry& k) const { return p_.device_of(k.place).is_host(); }
   bool is_on_host(BufferId b) const { return p_.device_of(p_.place_of(b)).is_host(); }
   bool has_host_kernels() const {

@@ -35,9 +35,9 @@ class COIL_EXTENSION_API FxEmitter : public PythonProgram {
   virtual void kernel_call(const std::string& kernel, const std::string& reads, const std::string& writes,
                            const std::string& scalars, const std::string& extent, std::int64_t grain,
                            const std::string& failure, const std::string& origins);
-  /// The same on a GPU. `maps`: descriptors of tensors, of each its pointer's place, offset, element, swizzle, number
-  /// of dimensions, sizes, strides and box one after another; empty where it takes none. `failure`: the statuses and
-  /// the kernel's place among them, empty where it has none.
+  /// The call of a kernel on a GPU. `maps`: descriptors of tensors, of each its pointer's place, offset, element,
+  /// swizzle, number of dimensions, sizes, strides and box one after another; empty where it takes none. `failure`: the
+  /// statuses and the kernel's place among them, empty where it has none.
   virtual void kernel_launch(const std::string& kernel, const std::string& reads, const std::string& writes,
                              const std::string& scalars, const std::string& grid, int block,
                              const std::string& shared_bytes, const std::string& maps, const std::string& failure,

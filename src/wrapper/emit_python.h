@@ -31,7 +31,7 @@ class COIL_EXTENSION_API PythonEmitter : public PythonProgram {
   /// another way.
   virtual std::string kernel_call(const std::string& symbol, const std::string& buffers, const std::string& scalars,
                                   const std::string& extent, std::int64_t grain, const std::string& failure);
-  /// The same on a GPU. `failure`: the status that the kernel is given, empty for none.
+  /// The call of a kernel on a GPU. `failure`: the status that the kernel is given, empty for none.
   virtual std::string kernel_launch(const std::string& symbol, const std::string& buffers, const std::string& scalars,
                                     const codegen::SymbolicLaunch&, const std::string& failure);
 

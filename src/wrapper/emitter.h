@@ -38,8 +38,8 @@ class COIL_EXTENSION_API Emitter {
 void require_device(const Program&, const char* language);
 /// Throws Error when the program lies on several devices.
 void require_one_device(const Program&, const char* language);
-/// The same where an input, a constant or an output lies elsewhere: what is on another device in between is nobody's
-/// to see.
+/// Throws Error when an input, a constant or an output lies on another device than the program's: what is on another
+/// device in between is nobody's to see.
 void require_ends_on_one_device(const Program&, const char* language);
 
 }  // namespace coil::wrapper

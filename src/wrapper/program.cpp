@@ -67,7 +67,7 @@ void expressions_of(const Program& p, BufferId id, const std::function<void(Expr
   f(b.bytes);
 }
 
-/// Of a call of a kernel, or of an alternative.
+/// Calls `f` with the expressions of a kernel's call, or of an alternative's.
 template <class Call>
 void expressions_of_range(const Call& c, const std::function<void(Expr)>& f) {
   std::ranges::for_each(c.scalars, f);

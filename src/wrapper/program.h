@@ -55,12 +55,12 @@ struct DefineSymbol {
 struct Allocate {
   BufferId buffer = 0;
 };
-/// After the last use.
+/// Gives the memory of a buffer back after its last use.
 struct Free {
   BufferId buffer = 0;
 };
-/// The same for a communication buffer: its place in the memory of its process group (wrapper/comm_pools.h), in every
-/// run and on every rank. -1 before places are planned.
+/// Memory for a communication buffer: its place in the memory of its process group (wrapper/comm_pools.h), in every run
+/// and on every rank. -1 before places are planned.
 struct AllocateComm {
   BufferId buffer = 0;
   std::int64_t offset = -1;
@@ -93,8 +93,8 @@ struct CallKernel {
   std::int64_t grain = 1;
   std::string failure;  ///< message when the kernel sets its status; empty when it cannot
   std::vector<std::pair<BufferId, BufferId>> in_place;  ///< inputs whose memory an output may take over
-  /// Of a kernel that does nothing else: all of the first buffer, unchanged and each element to the same place, goes to
-  /// the second.
+  /// For a kernel that only copies: all of the first buffer, unchanged and each element to the same place, goes to the
+  /// second.
   std::optional<std::pair<BufferId, BufferId>> copies;
   std::set<std::string> nodes;    ///< of the graph after the passes that it computes, and none that it only reads
   std::set<std::string> origins;  ///< nodes of the incoming graph that those came from
@@ -253,14 +253,14 @@ struct Program {
   /// The incoming graph, line by line with the node that each defines: what origins name. For people; empty where
   /// nobody asked.
   std::vector<std::pair<std::string, std::string>> source;
-  /// Of a program over several devices those beside `device`. Where there are none, nothing depends on the devices of
+  /// The devices beside `device` of a program over several. Where there are none, nothing depends on the devices of
   /// buffers: all lie on `device`.
   std::vector<Device> others = {};
 
   /// Devices by number, which is all that the runtime knows of them: 0 is `device`, k the k-th of the others.
   std::size_t place_of(Device d) const;
   std::size_t place_of(BufferId b) const { return place_of(buffers[b].device); }
-  /// Of a library call: where its results lie, or its operands where it has none.
+  /// Where the results of a library call lie, or its operands where it has none.
   std::size_t place_of(const CallExtern&) const;
   Device device_of(std::size_t place) const { return place == 0 ? device : others.at(place - 1); }
 };

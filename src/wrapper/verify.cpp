@@ -119,7 +119,7 @@ class Verifier {
                  e.line);
   }
 
-  /// Of the innermost open block, or of the program.
+  /// Checks that no exchange of the innermost open block, or of the program, is still on its way.
   void nothing_pending(const char* what) const {
     for (const Exchange& e : exchanges_)
       COIL_CHECK(e.depth < open_.size(),

@@ -60,7 +60,7 @@ std::vector<Piece> pieces_of(const Program& p) {
   return pieces;
 }
 
-/// Of the first constant in it: addresses differ from run to run and may not reach the file.
+/// The name of the first constant in a piece: addresses differ from run to run and may not reach the file.
 std::string name_of(const Program& p, const Piece& piece) {
   return p.constants[*std::min_element(piece.constants.begin(), piece.constants.end())].name;
 }

@@ -386,6 +386,8 @@ def programs(rank, ranks):
     made["dimensions"] = Dimensions(), (values(3, 2 * ranks, 2 * ranks),), None
     made["in_place"] = InPlace(), (values(2, 3),), None
     made["experts"] = Experts(ranks), (values(int(counts.sum()), 3), counts), None
+    to_first = torch.tensor([3] + [0] * (ranks - 1))  # the others receive no row, and take part all the same
+    made["one_expert"] = Experts(ranks), (values(3, 3), to_first), None
     if ranks == 2:
         types = [torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]
         kinds = [torch.float32, *types]

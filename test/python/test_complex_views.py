@@ -85,20 +85,38 @@ SEEN = {
 }
 
 
+@pytest.mark.parametrize("first", [0, 1], ids=["whole", "piece"])
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("name", SEEN)
-def test_packages_give_the_memory_of_inputs(name, dynamic, tmp_path):
+def test_packages_give_the_memory_of_inputs(name, dynamic, first):
     see, sizes = SEEN[name], ((6, 9) if dynamic else (6,))
 
     class Sees(torch.nn.Module):
         def forward(self, x):
             return see(x), x * 2
 
-    x = torch.randn(6, dtype=torch.complex64)
+    piece = lambda size, first: torch.randn(size + first, dtype=torch.complex64)[first:]
+    x = piece(6, first)
     dims = ({0: torch.export.Dim.AUTO},) if dynamic else None
     program = coil.compile(torch.export.export(Sees(), (x,), dynamic_shapes=dims))
     for size in sizes:
-        x = torch.randn(size, dtype=torch.complex64)
+        x = piece(size, first)
         want, got = see(x), program(x)[0]
         assert torch.equal(want, got)
         assert (want.data_ptr(), want.stride()) == (got.data_ptr(), got.stride())
+
+
+@pytest.mark.parametrize(
+    "put_off",
+    [lambda: torch.randn(2, 4, dtype=torch.complex64).conj().imag, lambda: torch._neg_view(torch.randn(2, 4))],
+    ids=["steps", "dense"],
+)
+def test_packages_see_arguments_that_are_put_off_to_negate(put_off):
+    class Sees(torch.nn.Module):
+        def forward(self, x):
+            return x.T, x + 0, x[1:], x
+
+    program = coil.compile(torch.export.export(Sees(), (torch.zeros(2, 4),)))
+    x = put_off()
+    for got, want in zip(program(x), Sees()(x), strict=True):
+        assert torch.equal(got, want)

@@ -25,6 +25,7 @@ PROGRAMS = (
     "in_place",
     "types",
     "experts",
+    "one_expert",
     "messages",
     "around",
     "batched",

@@ -3,9 +3,11 @@ command and Python have, and libraries that bring what they should not.
 """
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -304,6 +306,25 @@ def test_torch_compile(toy):
     x, y = torch.ones(4), torch.ones(4)
     same(torch.compile(writes, backend="coil", options={"device": "toy"})(x), writes(y))
     same(x, y)
+
+
+def test_caches_know_which_library_was_loaded(toy, tmp_path):
+    """A changed library, as another file of its name is, finds nothing that the old one compiled."""
+    told = """
+import sys
+from coil import _native, load_library
+before = _native.build_and_machine()
+load_library(sys.argv[1])
+print(_native.build_and_machine().removeprefix(before))
+"""
+    changed = tmp_path / pathlib.Path(toy).name
+    changed.write_bytes(pathlib.Path(toy).read_bytes() + b"\0")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "build/python")}
+    run = lambda library: subprocess.run(
+        [sys.executable, "-c", told, library], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    assert run(toy) == run(toy) != run(changed)
+    assert run(toy).strip()
 
 
 def test_training_with_torch_compile(toy):

@@ -43,7 +43,7 @@ struct RunCommand {
     for (const auto& [name, tensor] : named) fmt::print("{}{}: {}\n", who, name, type_of(tensor));
   }
 
-  /// As one of several processes: files of its own, and its share of the processor.
+  /// Makes this run one of several processes: files of its own, and its share of the processor.
   void take_place(Rank rank) {
     model.model = of_rank(model.model);
     inputs.file = of_rank(inputs.file);

@@ -210,7 +210,7 @@ class Printer {
   static bool carries_f64(const Statement& s);
   static DType carried_type(const Statement& s);
   std::string start_of(const Statement& s) const;
-  /// Of ArgMax and ArgMin: I32 where positions fit.
+  /// The type of positions of ArgMax and ArgMin: I32 where they fit.
   DType position_type(const Statement& s);
   /// Whether one accumulator meets positions in ascending order.
   bool in_order(const Statement& s) const;

@@ -11,7 +11,7 @@
 namespace coil::codegen {
 
 bool is_cubin(std::span<const std::byte> binary);
-/// Of each kernel, in the order of their names. Throws Error on a file that is torn.
+/// The resources of each kernel, in the order of their names. Throws Error on a file that is torn.
 std::vector<KernelResources> cubin_resources(std::span<const std::byte> cubin);
 /// The instructions of its kernels, by the toolkit's `nvdisasm`, from PATH or the toolkit's folder; where there is none
 /// a line that says so.

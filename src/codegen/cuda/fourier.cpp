@@ -131,8 +131,8 @@ class FourierKernel : public PlainKernel {
     return fmt::format("const i64 a = starts[0][s], b = starts[1][s]; {} = a < 0 ? 0 : {}; {} = a < 0 ? 0 : {};",
                        backwards_ ? "y" : "x", element(0, "a", "i"), backwards_ ? "x" : "y", element(1, "b", "i"));
   }
-  /// Of two sequences' first halves, the point of the whole of the first plus i times the second. What is behind the
-  /// half is what stands in front of it, conjugate. The first point and the middle one count as real.
+  /// Reads, of two sequences' first halves, the point of the whole of the first plus i times the second. What is behind
+  /// the half is what stands in front of it, conjugate. The first point and the middle one count as real.
   std::string read_halves() const {
     const bool has_imaginary = call_.inputs.size() > 1;
     std::string out = fmt::format(

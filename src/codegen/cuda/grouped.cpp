@@ -99,7 +99,8 @@ class GroupedKernel : public PlainKernel {
     return kernel;
   }
 
-  /// At most: each run has one tile that is not full, and so have the rows of none; each tile has a row.
+  /// The most tiles that there are: each run has one tile that is not full, and so have the rows of none; each tile has
+  /// a row.
   Expr tiles(std::int64_t rows) const {
     const Expr down = sym::min(x_.sizes[0], sym::floor_div(x_.sizes[0], rows) + matrices_.sizes[0] + 1);
     return graph_.env().simplify(down * sym::ceil_div(matrices_.sizes[2], config_.tile));

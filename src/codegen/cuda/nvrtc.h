@@ -47,8 +47,8 @@ struct CompileCudaOptions {
 
 struct CudaSource {
   std::string text;
-  /// Its use of instructions that no later architecture has (those of `sm_90a`): where it gains by them the cubin is
-  /// for them and the PTX is not, so that it runs on later ones; where it needs them, neither runs elsewhere.
+  /// How the source uses instructions that no later architecture has (those of `sm_90a`): where it gains by them the
+  /// cubin is for them and the PTX is not, so that it runs on later ones; where it needs them, neither runs elsewhere.
   enum class Own : std::uint8_t { None, Gains, Needs } own = Own::None;
 };
 

@@ -24,7 +24,7 @@ namespace coil::codegen {
 const std::string& cuda_machine();
 /// Everything else that any kernel may call, to stand behind a machine part.
 const std::string& cuda_prelude();
-/// Those special functions that `kernels` call, and those that these call, for all types: behind the prelude.
+/// The special functions that `kernels` call, and those that these call, for all types: behind the prelude.
 std::string special_functions_on_cuda(std::string_view kernels);
 /// The files of kernels that are written as they are (attention, products and convolutions in groups) that `kernels`
 /// call: behind the prelude.

@@ -29,7 +29,7 @@ class ProductKernel : public PlainKernel {
   bool is_bf16() const { return tensors_[1].dtype == DType::BF16; }
   /// Whether what is summed over lies side by side in b.
   bool along() const { return !tensors_[1].strides.back().is_constant(1); }
-  /// Of the result, and elements of a sum.
+  /// Columns of the result, and elements of a sum.
   Expr columns() const { return tensors_[1].sizes.back(); }
   Expr depth() const { return tensors_[1].sizes[tensors_[1].sizes.size() - 2]; }
   /// Whether each row of a tensor begins at a multiple of so many elements.

@@ -12,7 +12,7 @@ inline bool is_radix(std::string_view op) {
   using namespace library_ops::sorting;
   return op == kSelect || op == kCount || op == kPass;
 }
-/// Of counts and passes CUDA C++ alone.
+/// The kernel of such a call. Counts and passes have one in CUDA C++ alone.
 Kernel radix_kernel(const Dialect&, ir::Graph&, const ir::Extern& call);
 
 }  // namespace coil::codegen

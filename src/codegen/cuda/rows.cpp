@@ -110,8 +110,8 @@ class Rows {
     aligned_->assume(r.base, width_);
   }
 
-  /// Of a row, counted so: the first element and the end, the first vector and the end of the last, and how many
-  /// elements there are in front of vectors, and in all outside of them.
+  /// Defines for a row, counted so: the first element and the end, the first vector and the end of the last, and how
+  /// many elements there are in front of vectors, and in all outside of them.
   void find_vectors() {
     const RaggedRows& r = plan_.ragged;
     const std::string& index = b_.index_type();

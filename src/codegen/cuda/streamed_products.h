@@ -12,7 +12,7 @@ struct StreamedOperand {
   Expr offset;
   Exprs sizes, strides;  ///< batch, rows, columns
 };
-/// Its descriptor for tiles of `rows` by 64 elements.
+/// The operand's descriptor for tiles of `rows` by 64 elements.
 MappedTensor mapped(const sym::ShapeEnv&, const StreamedOperand&, int rows);
 /// The rows of a tile of the second operand: where its columns lie side by side (not `along`), the blocks of a cluster
 /// share the rows of a piece, else the columns of a tile.

@@ -42,7 +42,7 @@ std::int64_t bytes_of_element(std::string_view type) {
   return kUnknownBytes;
 }
 
-/// Of one declaration's rest, `name[2][8 * 256], other`: how many elements.
+/// How many elements the rest of one declaration has, as of `name[2][8 * 256], other`.
 std::int64_t elements_of(std::string_view declared) {
   std::int64_t all = 0, one = 1, number = 0;
   bool inside = false;

@@ -7,8 +7,8 @@ constexpr int kWarpRows = 16;
 constexpr std::int64_t kPieceFloats = 64 * 72;  // of the largest piece of an operand that passes
 constexpr std::int64_t kLittle = 64;            // elements of a row that a thread adds up in few registers
 
-/// For so many warps: the operands' rows, a float more for each eight so that they begin in different banks; two pieces
-/// of what passes, and two numbers for each of its rows.
+/// Shared memory for so many warps: the operands' rows, a float more for each eight so that they begin in different
+/// banks; two pieces of what passes, and two numbers for each of its rows.
 std::int64_t shared_bytes_of(const AttentionFacts& f, std::int64_t warps) {
   std::int64_t floats = 2 * kPieceFloats + 128;
   for (std::int64_t width : f.staying) floats += kWarpRows * warps * (8 * ((width + 7) / 8 | 1));

@@ -26,7 +26,7 @@ std::int64_t most_each(const Facts& f) {
   return f.gradient ? kHeldWords / (4 * ceil_div(f.out, 2 * kEight)) : kHeldWords / (2 * ceil_div(pieces(f), 2));
 }
 
-/// In equal shares.
+/// Pieces of the gradient, or eights of results, that each warp has, in equal shares.
 std::int64_t each(const Facts& f) {
   const std::int64_t all = f.gradient ? pieces(f) : f.out / kEight,
                      warps = ceil_div(all, std::max<std::int64_t>(1, most_each(f)));
@@ -35,7 +35,7 @@ std::int64_t each(const Facts& f) {
 
 std::int64_t warps_of_group(const Facts& f) { return ceil_div(f.gradient ? pieces(f) : f.out / kEight, each(f)); }
 
-/// As many as there are side by side and warps for, so that few blocks are left with fewer.
+/// Groups of a block: as many as there are side by side and warps for, so that few blocks are left with fewer.
 std::int64_t groups_of_block(const Facts& f) {
   const std::int64_t most = std::max<std::int64_t>(
                          1, std::min(kMostWarps / warps_of_group(f), ceil_div(kNearChannels, std::max(f.in, f.out)))),

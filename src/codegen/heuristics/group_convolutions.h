@@ -26,7 +26,7 @@ struct GroupConvolutionConfig {
   std::int64_t shared_bytes = 0;
 };
 
-/// Of what `lowering/convolutions/choice.h` gives to such kernels.
+/// The config for a convolution that `lowering/convolutions/choice.h` gives to such kernels.
 GroupConvolutionConfig group_convolution_config(const GroupConvolutionFacts&, const target::Costs&);
 
 }  // namespace coil::codegen

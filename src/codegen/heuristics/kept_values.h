@@ -8,8 +8,8 @@
 
 namespace coil::codegen {
 
-/// Of a row, in the registers of one thread; and where a thread has fewer of them, since a block has more than 512 or a
-/// multiprocessor is to hold several blocks.
+/// Bytes of a row that one thread keeps in registers; and where a thread has fewer of them, since a block has more than
+/// 512 threads or a multiprocessor is to hold several blocks.
 inline constexpr int kKeptBytes = 192, kKeptBytesOfMany = kKeptBytes * 2 / 3;
 
 /// A value of each element of a row that stays in registers from the level that makes it to later ones.

@@ -18,7 +18,7 @@ struct RaggedRows {
   Expr place() const { return along + base - begin; }
 };
 
-/// For a nest along rows of one dimension.
+/// The ragged rows of a nest along rows of one dimension.
 RaggedRows ragged_rows(ir::Graph&, const LoopNest&);
 
 }  // namespace coil::codegen

@@ -36,8 +36,8 @@ struct RowPlan {
 
 RowPlan plan_rows(ir::Graph&, const LoopNest&, const target::Costs&, const LaunchRequest&);
 
-/// Of loads with so many bytes of a vector, the number that a thread has under way for `unroll` vectors before it uses
-/// the first, as registers hold.
+/// How many loads, of so many bytes of a vector each, a thread has under way for `unroll` vectors before it uses the
+/// first, as registers hold.
 std::size_t loads_under_way(std::span<const int> bytes, int unroll);
 
 }  // namespace coil::codegen

@@ -23,7 +23,7 @@ struct SortPlan {
 };
 
 SortPlan plan_sort(const SortFacts&);
-/// Of two runs in order that become one: a block makes `tile` elements of the result.
+/// The launch config for a merge of two runs in order into one: a block makes `tile` elements of the result.
 LaunchConfig merge_config(std::size_t element_bytes, std::int64_t shared_bytes);
 
 /// Threads of blocks that sort by digits: one for each value of a digit.

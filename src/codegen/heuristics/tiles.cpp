@@ -12,7 +12,7 @@ constexpr int kTileThreads = 256;        // of a block
 constexpr int kWidestInTiles = 8;        // elements of a vector
 constexpr std::size_t kTileAccess = 16;  // bytes that a thread moves at once
 
-/// With a column more than it has elements, so that columns lie in different banks.
+/// Bytes of a square with one column more than `side`, so that columns lie in different banks.
 std::int64_t square_bytes(std::size_t element, int side) {
   return static_cast<std::int64_t>(element) * side * (side + 1);
 }

@@ -28,7 +28,7 @@ struct TilePlan {
 
 /// Squares of `tile` elements a side, the larger ones first where they fit.
 std::vector<LaunchConfig> tile_configs(const TileFacts&, const target::Costs&);
-/// Of the accesses along u those that have room, as squares of this side, in shared memory.
+/// Which of the accesses along u have room in shared memory, as squares of this side.
 std::vector<bool> accesses_in_tiles(const TileFacts&, int side, const target::Costs&);
 
 /// `nest.tiled` says which dimension is u; v is the last.

@@ -52,7 +52,7 @@ class Requirements {
            std::ranges::all_of(symbols, [](Expr s) { return s.symbol_kind() == sym::SymbolKind::Size; });
   }
 
-  /// Of 6*s0 half of the width has to divide s0, of 3*s0 all of it.
+  /// Requires that the width divides an expression: of 6*s0, half of it has to divide s0; of 3*s0, all of it.
   void add(Expr e) {
     e = env_.simplify(e);
     if (env_.statically_known_multiple_of(e, width_)) return;

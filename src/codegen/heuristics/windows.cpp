@@ -15,7 +15,7 @@ constexpr int kMostNear = 8, kMostFar = 2;  // results of a thread along the nea
 constexpr int kMostResults = 64;            // of a thread: each is a register
 constexpr int kMostText = 1600;             // additions that a kernel's text writes out for one vector
 constexpr std::int64_t kMostTaps = 128;     // of a window
-// Of all loads, those that no other result shares: more, and nothing is won.
+// The greatest share of all loads that no other result has as well: with more, nothing is won.
 constexpr double kMostApart = 0.8, kMostApartOfWeights = kMostApart / 2;
 constexpr int kWindowThreads = 128;  // of a block
 // Of a gradient of weights: places of a window for which a thread has sums, sums in all, additions written out, places

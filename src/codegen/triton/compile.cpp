@@ -85,7 +85,7 @@ Json run_triton(const std::string& python, const std::string& arch, const std::v
   return Json::parse(read_file(made));
 }
 
-/// The same of all, by several processes; the results in the kernels' order.
+/// What several processes make of all kernels; the results in the kernels' order.
 std::vector<Json> run_all(const std::string& python, const CompileTritonOptions& options,
                           const std::vector<Json>& kernels) {
   constexpr std::size_t kKernelsOfProcess = 4;  // a process costs about a second before it compiles

@@ -87,7 +87,7 @@ constexpr Row kRows[] = {
     {ScalarOp::Lgamma, "libdevice.lgamma({0})", "", ""},
 };
 
-/// Those of device/triton/special.py.
+/// The functions of device/triton/special.py.
 constexpr Row kSpecial[] = {
     {ScalarOp::Gcd, "", "c_gcd({0}, {1})", ""},
     {ScalarOp::Digamma, "c_digamma({0})", "", ""},

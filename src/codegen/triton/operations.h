@@ -20,7 +20,7 @@ std::optional<TritonSpelling> triton_spelling(ir::ScalarOp, DType operand, bool 
 
 /// `tl.float32`; what a value is in registers, or in memory.
 std::string triton_type(DType);
-/// Whose elements are bytes in Triton, which has such types on some GPUs only.
+/// Whether elements of a type are bytes in Triton, which has such types on some GPUs only.
 inline bool is_float8(DType d) { return d == DType::F8E4M3 || d == DType::F8E5M2; }
 /// An element of that type, as it came from memory, as the value that kernels compute with.
 std::string triton_loaded(const std::string& element, DType);

@@ -59,7 +59,7 @@ class Reductions {
   }
 
  private:
-  /// Of a statement that reduces.
+  /// What a statement that reduces accumulates.
   struct Accumulator {
     const Statement* statement = nullptr;
     TritonCombine combine;

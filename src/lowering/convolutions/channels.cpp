@@ -68,8 +68,8 @@ class Gathering {
   }
 
  private:
-  /// Of box[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at `at(d, Y, i)`; 0 outside
-  /// of the box and beyond its channels.
+  /// Makes of box[n, c, y.., x..] the tensor [n, (c, i.., j..) grown, Y.., X..] with the element at `at(d, Y, i)`; 0
+  /// outside of the box and beyond its channels.
   template <class At>
   TensorBox gathered(Context& ctx, const TensorBox& box, const Exprs& sizes, At at) const {
     Exprs index = ctx.graph.ivars(sizes.size());

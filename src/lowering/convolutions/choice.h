@@ -36,8 +36,8 @@ bool computes_by_groups(const ConvolutionFacts&, const ConvolutionSteps&, bool o
 /// they come to stays small beside the operands. `rows`: of the result, each of `columns` places.
 std::int64_t weight_gradient_parts(std::int64_t rows, std::int64_t columns, std::int64_t channels, std::int64_t taps);
 
-/// The same of one in groups on matrix units: a multiprocessor has two blocks, each of some channels and
-/// a share of the rows.
+/// Parts in which the gradient of the weight of a convolution in groups is summed on matrix units: a multiprocessor has
+/// two blocks, each of some channels and a share of the rows.
 std::int64_t group_gradient_parts(std::int64_t rows, std::int64_t channels, const target::Costs&);
 
 }  // namespace coil::lowering

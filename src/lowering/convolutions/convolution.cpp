@@ -63,7 +63,7 @@ bool by_windows(const Context& ctx) {
 
 bool begins_and_lies_channels_last(const BufferView& v) { return v.offset.is_constant(0) && ir::lies_channels_last(v); }
 
-/// Of a weight [out, in / groups, k...] (transposed: [in, out / groups, k...]).
+/// Facts of a convolution by a weight [out, in / groups, k...] (transposed: [in, out / groups, k...]).
 ConvolutionFacts facts_of(DType dtype, const Exprs& weight, std::int64_t groups, bool transposed) {
   ConvolutionFacts facts{.dtype = dtype, .in_per_group = weight[1].constant(), .taps = 1};
   if (const auto first = weight[0].constant()) facts.out_per_group = *first / groups;
@@ -177,7 +177,7 @@ Lowered convolution(Context& ctx, const Values& args) {
               {{"output_padding", more}, {"groups", groups}});
 }
 
-/// Of shares of the places, summed up.
+/// The gradient of the weight, summed up from the gradients of shares of the places.
 TensorBox weight_gradient_by_groups(Context& ctx, library_ops::Attributes attributes, const BufferView& x,
                                     const BufferView& dy) {
   const auto& env = ctx.graph.env();

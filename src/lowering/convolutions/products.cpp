@@ -58,7 +58,7 @@ std::int64_t product_of(std::span<const std::int64_t> numbers) {
   return std::accumulate(numbers.begin(), numbers.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-/// Those of what each place of such a result reads.
+/// Sizes of a tensor that has, for each place of such a result, the elements that it reads.
 Exprs patch_sizes(const Exprs& y, std::int64_t elements) {
   Exprs sizes{y[0]};
   sizes.insert(sizes.end(), y.begin() + 2, y.end());

@@ -24,8 +24,8 @@ TensorBox weight_gradient_of_groups(Context&, const TensorBox& x, const TensorBo
 /// places and of channels in whole vectors.
 bool is_one_channel_of_products(const TensorBox& x, const std::vector<std::int64_t>& weight);
 
-/// That of x [N, C, L]: one product of all places by the weight of each of the window's places, in f32, and a sum of K
-/// neighbouring numbers.
+/// Such a convolution of x [N, C, L]: one product of all places by the weight of each of the window's places, in f32,
+/// and a sum of K neighbouring numbers.
 TensorBox one_channel_of_products(Context&, const TensorBox& x, const TensorBox& weight,
                                   const std::optional<TensorBox>& bias, std::int64_t stride, std::int64_t padding,
                                   std::int64_t dilation);

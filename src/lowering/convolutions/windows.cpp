@@ -59,8 +59,8 @@ struct Place {
   Element inside;
 };
 
-/// Of result element `i` and window element `r`: i * stride + r * dilation - padding; of a transposed convolution the
-/// i' for which i is that.
+/// What result element `i` and window element `r` read: i * stride + r * dilation - padding; of a transposed
+/// convolution the i' for which i is that.
 Place place(Context& ctx, const WindowedConvolution& c, std::size_t d, Expr i, Expr r, Expr size,
             std::span<const sym::LoopVar> loops) {
   auto& env = ctx.graph.env();

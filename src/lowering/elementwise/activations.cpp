@@ -91,7 +91,7 @@ Element shrink_slope(Element g, Element x, const Values& a) {
   return where(ge(x, -lambda) & le(x, lambda), g.number(0), g);
 }
 
-/// Of a gradient and a tensor that forward kept.
+/// The gradient of an activation's input, from that of its result and a tensor that forward kept.
 using Backward = Element (*)(Element grad, Element kept, const Values& args);
 const std::pair<const char*, Backward> kBackward[] = {
     {"aten.sigmoid_backward.default", [](Element g, Element y, const Values&) { return g * (1.0 - y) * y; }},

@@ -105,7 +105,7 @@ const std::pair<std::string_view, Unary> kUnary[] = {
     {"bitwise_not", [](Element a) { return !a; }},
 };
 
-/// Of the input in its own type, giving bool.
+/// Predicates of the input in its own type, giving bool.
 const std::pair<std::string_view, Unary> kPredicates[] = {
     {"isnan", isnan},
     {"isinf", isinf},
@@ -169,7 +169,7 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"heaviside.default", heaviside},
 };
 
-/// Of both inputs in their promoted type, giving bool.
+/// Comparisons of both inputs in their promoted type, giving bool.
 const std::pair<std::string_view, Binary> kComparisons[] = {
     {"eq", eq}, {"ne", ne}, {"lt", lt}, {"le", le}, {"gt", gt}, {"ge", ge},
 };

@@ -177,8 +177,8 @@ Element parameter(Context& ctx, const ops::Value& arg) {
 }
 Element stored(Context& ctx, Element drawn) { return drawn.cast(register_type(ctx.result().dtype)); }
 
-/// Of shape `a` and scale 1. Below 1 the shape is raised by one and the number multiplied by a power of another
-/// (Marsaglia and Tsang, 2000), so that it may be as near to 0 as it should.
+/// A number of the gamma distribution of shape `a` and scale 1. Below 1 the shape is raised by one and the number
+/// multiplied by a power of another (Marsaglia and Tsang, 2000), so that it may be as near to 0 as it should.
 Element standard_gamma(Context& ctx, const Draw& draw, const ops::Values& args) {
   const Element a = parameter(ctx, args[0]), small = lt(a, 1.0);
   const Element above = apply(ScalarOp::GammaQuantile, where(small, a + 1.0, a), draw.open_uniform(DType::F64));

@@ -12,7 +12,8 @@ class Draw {
   Draw(Context&, const sym::TensorMeta&);
   /// One for each element of a nest of `sizes`, which is at `element`.
   Draw(Context&, Expr element);
-  /// As the first one, by another seed than the call's, of the operator that has this number among those of that seed.
+  /// Draws like the first constructor's, but by another seed than the call's, of the operator that has this number
+  /// among those of that seed.
   Draw(Context&, const sym::TensorMeta&, Scalar seed, std::int64_t number);
 
   /// 32 random bits (U32); `word` counts the draws of an element.
@@ -23,7 +24,7 @@ class Draw {
   Element uniform(DType storage, int word = 0) const;
   /// In (0, 1), finer near 0, in a register type: what logarithms may be taken of.
   Element open_uniform(DType register_type, int word = 0) const;
-  /// Of mean 0 and deviation 1, by Box and Muller (1958).
+  /// A normally distributed number of mean 0 and deviation 1, by Box and Muller (1958).
   Element normal(DType register_type) const;
   /// True with this probability.
   Element bernoulli(double probability) const;

@@ -166,8 +166,8 @@ Lowered unfold(Context& ctx, const Values& args) {
   return box.view(sizes, index);
 }
 
-/// Where a buffer's first element lies in the storage that eager counts from: constants and inputs may be views into
-/// it.
+/// Where a buffer's first element lies in the storage that eager counts from, in the buffer's elements: constants and
+/// inputs may be views into it. An input of complex numbers may be a buffer of their parts.
 Expr start_in_storage(Context& ctx, ir::BufferId id) {
   if (auto constant = ctx.graph.constants.find(id); constant != ctx.graph.constants.end())
     return constant->second.offset;
@@ -175,11 +175,12 @@ Expr start_in_storage(Context& ctx, ir::BufferId id) {
     if (ctx.graph.inputs[k] == id)
       for (const fx::Node* n = ctx.module.graph.first(); n; n = n->next())
         if (n->opcode == fx::Opcode::Placeholder && n->target == ctx.module.inputs[k].placeholder)
-          return n->tensor().offset;
+          return sym::floor_div(n->tensor().offset * static_cast<std::int64_t>(size_of(n->tensor().dtype)),
+                                static_cast<std::int64_t>(size_of(ctx.graph.buffer(id).layout.dtype)));
   return 0;
 }
 
-/// For certain: sizes and strides that are not known are no evidence.
+/// Whether the view certainly reaches outside: sizes and strides that are not known are no evidence.
 bool reaches_outside(const ir::Layout& layout, const Exprs& sizes, const Exprs& strides, Expr first) {
   Expr low = first, high = first, span = 1;
   for (std::size_t d = 0; d < sizes.size(); ++d) {

@@ -82,7 +82,7 @@ Lowered ldl_factor(Context& ctx, const Values& args) {
   return checked(ctx, call(ctx, "ldl_factor", symmetry(ctx, a), {a}), "linalg.ldl_factor");
 }
 
-/// Its last `kept` dimensions in the batches of the result.
+/// The last `kept` dimensions of a tensor, in the batches of the result.
 TensorBox in_batches(Context& ctx, const TensorBox& box, std::size_t kept) {
   const Exprs& of = ctx.result().sizes;
   Exprs sizes(of.begin(), of.end() - 2);
@@ -160,7 +160,7 @@ Lowered eig(Context& ctx, const Values& args) {
   return call(ctx, "eig", {{"values_only", std::int64_t{!flag(ctx, "vectors")}}}, {ctx.tensor(args[0])});
 }
 
-/// Of a complex matrix; those of a real one come as parts.
+/// The eigenvalues and eigenvectors of a complex matrix; those of a real one come as parts.
 Lowered eig_complex(Context& ctx, const Values& args) {
   return call(ctx, "eig_complex", {{"values_only", std::int64_t{0}}}, {ctx.tensor(args[0])});
 }
@@ -168,7 +168,7 @@ Lowered eigenvalues_of_complex(Context& ctx, const Values& args) {
   return one(call(ctx, "eig_complex", {{"values_only", std::int64_t{1}}}, {ctx.tensor(args[0])}, {ctx.result()}));
 }
 
-/// In 16 bits computed in f32 and rounded once.
+/// The matrix exponential; in 16 bits computed in f32 and rounded once.
 Lowered matrix_exp(Context& ctx, const Values& args) {
   TensorBox matrix = ctx.tensor(args[0]);
   const sym::TensorMeta made = unrounded(ctx.result());

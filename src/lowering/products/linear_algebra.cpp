@@ -338,7 +338,7 @@ bool is_constant(Context& ctx, const TensorBox& box) {
   return box.storage->realized() && ctx.graph.buffer(*box.storage->buffer).kind == ir::BufferKind::Constant;
 }
 
-/// Of a matrix and a matrix, or a weight; or of as many of both.
+/// The product of a matrix and a matrix, or a weight; or of as many of both.
 TensorBox product(Context& ctx, const TensorBox& a, const TensorBox& b, const sym::TensorMeta& meta) {
   if (b.rank() == 2 && is_floating(meta.dtype) && is_constant(ctx, b))
     return linear(ctx, a, b, true, std::nullopt, meta);

@@ -35,7 +35,7 @@ class Running {
     return kind_ == ScanKind::Sum ? x + earlier : maximum(x, earlier);
   }
 
-  /// Of the whole list, as a number; 0 where it is empty.
+  /// The total of the whole list, as a number; 0 where it is empty.
   TensorBox total() const {
     return pointwise(ctx_, DType::I64, {},
                      element_at(ctx_, before_, {chunks_ - 1}, {}, {}, condition(ctx_, sym::ge(chunks_, 1))));

@@ -82,7 +82,7 @@ Lowered summed(Context& ctx, const TensorBox& grad, const Covering& c, const std
   return t == meta.dtype ? sum : result(ctx, element(ctx, sum, c.sizes));
 }
 
-/// The same place of the input, as pooling's indices count: in the plane of the last dimensions.
+/// The place of the input in the last `n` dimensions as one number, as pooling's indices count it.
 Element place_in_plane(Context& ctx, const Exprs& sizes, std::size_t n) {
   const std::size_t lead = sizes.size() - n;
   Expr flat = 0;
@@ -235,8 +235,8 @@ struct Readers {
   bool copied = false;
 };
 
-/// Those of place `h`, where the steps between places of the input are the quotient of the two sizes, so that they can
-/// be told in whole numbers; with one more at either end for what rounding does to positions.
+/// The readers of place `h`, where the steps between places of the input are the quotient of the two sizes, so that
+/// they can be told in whole numbers; with one more at either end for what rounding does to positions.
 std::optional<Readers> readers(Context& ctx, const InterpolationGradient& g, const Axis& a, Expr h) {
   const int reach = g.kind == Interpolation::Cubic ? 2 : 1;  // places on either side that a position is made of
   const sym::ShapeEnv& env = ctx.graph.env();

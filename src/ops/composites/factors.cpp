@@ -13,7 +13,7 @@ namespace {
 
 Value transposed(Steps& s, const Value& x) { return s.call("aten.transpose.int", {x, -2, -1}); }
 
-/// Of a complex matrix conjugated as well.
+/// The transpose of a matrix; of a complex one conjugated as well.
 Value adjoint(Steps& s, const Value& x) { return transposed(s, is_complex(s.dtype(x)) ? s.unary("conj", x) : x); }
 
 /// A copy that lies column by column.
@@ -42,8 +42,8 @@ Lu factor(Steps& s, const Value& a) {
   return {s.item(made, 0), s.item(made, 1), s.item(made, 2)};
 }
 
-/// As eager's determinants factor, which return the factors and are differentiated with them: of a real matrix that
-/// lies row by row, the transposed one, which LAPACK takes without a copy.
+/// Factors a matrix as eager's determinants do, which return the factors and are differentiated with them: of a real
+/// matrix that lies row by row, the transposed one, which LAPACK takes without a copy.
 Lu factor_as_it_lies(Steps& s, const Value& a) {
   const bool by_rows = !is_complex(s.dtype(a)) && shapes::is_contiguous(s.env, s.meta(a));
   return factor(s, by_rows ? transposed(s, a) : a);

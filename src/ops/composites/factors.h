@@ -6,7 +6,7 @@ namespace coil::ops::composites {
 
 /// [.., M, N] -> [.., min(M, N)], largest first.
 Value singular_values(Steps&, const Value& matrices);
-/// Of square matrices; the run fails where one is singular.
+/// The inverse of square matrices; the run fails where one is singular.
 Value checked_inverse(Steps&, const Value& matrices);
 
 }  // namespace coil::ops::composites

@@ -90,7 +90,7 @@ Value chain(Steps& s) {
   return row || column ? s.reshape(made, sizes) : made;
 }
 
-/// Of vectors of three along a dimension, as differences of products of rotated ones.
+/// The cross product of vectors of three along a dimension, as differences of products of rotated ones.
 Value cross_along(Steps& s, const Value& a, const Value& b, std::int64_t dim) {
   auto turned = [&](const Value& x, std::int64_t by) {
     return s.call("aten.roll.default", {x, Steps::list({by}), Steps::list({dim})});

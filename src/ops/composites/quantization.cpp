@@ -202,7 +202,8 @@ Value choose(Steps& s, bool symmetric) {
 Value choose_affine(Steps& s) { return choose(s, false); }
 Value choose_symmetric(Steps& s) { return choose(s, true); }
 
-/// Of every row, in int8, as XNNPACK does: the zero point is the one nearer to its own end of the range.
+/// Scale and zero point of every row, in int8, as XNNPACK chooses them: the zero point is the one nearer to its own end
+/// of the range.
 Value choose_per_token(Steps& s) {
   constexpr int kLow = -128, kHigh = 127;
   constexpr double kEps = 1.1920928955078125e-07;

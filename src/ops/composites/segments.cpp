@@ -54,7 +54,7 @@ struct Bags {
   Value of_row, counts, places;
 };
 
-/// Of each bag and column, the index of the first row that has the bag's maximum; 0 where a bag is empty.
+/// For each bag and column, the index of the first row that has the bag's maximum; 0 where a bag is empty.
 Value places_of_maxima(Steps& s, const Value& rows, const Value& made, const Value& bag, const Value& indices) {
   const Expr n = s.size(rows, 0);
   const Value is_maximum = s.call("aten.eq.Tensor", {rows, s.call("aten.index_select.default", {made, 0, bag})});
@@ -139,7 +139,7 @@ Value bag_gradient_of_maxima(Steps& s, const Value& grad, const Value& zeros) {
   return s.call("aten.scatter_add.default", {zeros, 0, index, s.where(some, grad, none)});
 }
 
-/// Whose uses eager divides the gradients of each row by, on the CPU: for the k-th of the different indices, those of
+/// The index by whose uses eager divides the gradient of each row, on the CPU: for the k-th of the different indices,
 /// the k-th element of all indices in order, which is another one where an index before it is used twice.
 Value index_that_eager_counts(Steps& s, const Value& uses, const Value& indices) {
   const Value in_order = s.item(s.call("aten.sort.default", {indices}), 0);
@@ -173,7 +173,7 @@ Value embedding_bag_backward(Steps& s) {
   return s.to(s.call("aten.index_add.default", {zeros, 0, indices, rows}), s.dtype(gradient));
 }
 
-/// Of the weight of each row, where bags were sums.
+/// The gradient of the weight of each row, where bags were sums.
 Value bag_weights_backward(Steps& s) {
   const Value &indices = s["indices"], &gradient = s["grad"];
   const DType type = compute_dtype(s.dtype(gradient));
@@ -200,7 +200,7 @@ Value embedding_renorm(Steps& s) {
   return s.to(s.where(longer, s.mul(s.to(table, type), factor), s.to(table, type)), s.dtype(table));
 }
 
-/// Of each row, the number of its segment among those of all leading indices (sequences of `ends` that begin with 0);
+/// For each row, the number of its segment among those of all leading indices (sequences of `ends` that begin with 0);
 /// one more than the last for rows behind all segments.
 Value segments_of_rows(Steps& s, const Value& ends, const Expr& lead, const Expr& rows) {
   const Expr each = s.size(ends, -1);

@@ -128,8 +128,8 @@ void register_complex() {
               paired);
   define_each("aten::view_as_real(Tensor(a) self) -> Tensor(a)", view_as_real);
   define_each("aten::view_as_complex(Tensor(a) self) -> Tensor(a)", view_as_complex);
-  // Of real and imaginary parts, along one dimension, not divided by anything; no `im`: zeros. The first half of the
-  // transform of real numbers, and the numbers, `size` of them, that such a half is made of.
+  // The Fourier transform of real and imaginary parts along one dimension, not divided by anything; no `im`: zeros. The
+  // first half of the transform of real numbers, and the numbers, `size` of them, that such a half is made of.
   define("coil::fourier(Tensor re, Tensor? im, int dim, bool backwards, bool half) -> (Tensor, Tensor)", fourier);
   define("coil::fourier_to_real(Tensor re, Tensor? im, int dim, SymInt size) -> Tensor", fourier_to_real);
 }

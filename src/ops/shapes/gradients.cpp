@@ -7,7 +7,7 @@ namespace coil::ops::shapes {
 
 namespace {
 
-// Of the type and sizes of all operands.
+// Gradients of the type and sizes of all operands.
 constexpr std::string_view kElementwiseGradients = R"(
 aten::sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor
 aten::tanh_backward(Tensor grad_output, Tensor output) -> Tensor
@@ -23,7 +23,7 @@ aten::softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tens
 aten::hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor
 aten::logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor
 )";
-// Of the type and sizes of both, laid out as the input.
+// Gradients of the type and sizes of both operands, laid out as the input.
 constexpr std::string_view kInputFirst = R"(
 aten::threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor
 aten::leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor
@@ -109,7 +109,7 @@ Value rrelu_backward(const Call& call) {
   return elementwise(call, operands, result_type({&call[2], &call[0]}));
 }
 
-/// Of input and weight, each as broadcast.
+/// The gradients of input and weight, each as broadcast.
 Value prelu_backward(const Call& call) {
   const TensorMeta* operands[] = {&call.tensor(1), &call.tensor(2), &call.tensor(0)};
   TensorMeta made = elementwise(call, operands, result_type({&call[0], &call[1], &call[2]}));
@@ -126,7 +126,7 @@ Value softmax_backward(const Call& call) {
   return made;
 }
 
-/// Of input, weight and bias; those not asked for are None.
+/// The gradients of input, weight and bias; those not asked for are None.
 Value layer_norm_backward(const Call& call) {
   Values results(3, None{});
   if (wants(call, 0)) results[0] = dense_like(call, "input");

@@ -33,7 +33,7 @@ aten::scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor
 aten::scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True)
     -> Tensor
 )";
-// The same, of rows.
+// The sizes of `self`, dense: writes of rows.
 constexpr std::string_view kRowWrites = R"(
 aten::index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor
 aten::index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor

@@ -215,7 +215,7 @@ Value flash_attention(const Call& call) {
   return Values{output, log};
 }
 
-/// Of query, key and value, laid out as (batch, sequence, head, dim).
+/// The gradients of query, key and value, laid out as (batch, sequence, head, dim).
 Value flash_attention_backward(const Call& call) {
   Values results;
   for (std::string_view name : {"query", "key", "value"}) {

@@ -126,7 +126,7 @@ Value native_batch_norm(const Call& call) {
   return Values{batch_norm_result(call), statistics, statistics};
 }
 
-/// As the above, with new running statistics.
+/// The results of the batch norm above, with new running statistics.
 Value functional_batch_norm(const Call& call) {
   Values results = native_batch_norm(call).as_list();
   results.push_back(call["running_mean"]);
@@ -148,7 +148,7 @@ Value instance_norm(const Call& call) {
   return dense_self(call);
 }
 
-/// As the above, with new running statistics.
+/// The result of the instance norm above, with new running statistics.
 Value functional_instance_norm(const Call& call) {
   return Values{instance_norm(call), call["running_mean"], call["running_var"]};
 }

@@ -45,7 +45,7 @@ aten::upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, Sy
 aten::upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners,
     float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor
 )";
-// Whose results are dense in order, however the gradient lies.
+// Gradients of resizing whose results are dense in order, however the gradient lies.
 constexpr std::string_view kDenseResizes = R"(
 aten::upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None,
     float? scales_h=None, float? scales_w=None) -> Tensor
@@ -78,8 +78,8 @@ Value densely_resized(const Call& call) {
   return in_format(call.env, call.tensor(0), call["input_size"].as_ints(), MemoryFormat::Contiguous);
 }
 
-/// Of input, weight and bias. The layout follows from input and weight alone (torch/_meta_registrations.py,
-/// meta_convolution_backward).
+/// The gradients of input, weight and bias. The layout follows from input and weight alone
+/// (torch/_meta_registrations.py, meta_convolution_backward).
 Value convolution_backward(const Call& call) {
   const TensorMeta &grad = call.tensor(0), &input = call["input"].as_tensor(), &weight = call["weight"].as_tensor();
   if (grad.rank() != input.rank() || input.rank() != weight.rank() || grad.rank() < 3)

@@ -13,7 +13,7 @@ using IsLowered = std::function<bool(std::string_view target)>;
 /// Compiles and runs a module without inputs; gives its outputs.
 using RunModule = std::function<std::vector<Tensor>(fx::GraphModule&)>;
 
-/// The same with inputs.
+/// Compiles and runs a module on inputs; gives its outputs.
 using RunModuleOn = std::function<std::vector<Tensor>(fx::GraphModule&, std::span<const Tensor> inputs)>;
 
 /// Values of nodes on given inputs, one for each input of the module. Only what they depend on is computed.

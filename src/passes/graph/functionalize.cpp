@@ -401,7 +401,7 @@ class Functionalizer {
     erased_.push_back(n);
   }
 
-  /// Of `add.out` and its kind, whose functional forms know nothing of where results go.
+  /// Checks the result type of `add.out` and its kind, whose functional forms know nothing of where results go.
   static void check_cast(const Node& n, const Node& value, const sym::TensorMeta& out) {
     if (!value.is_tensor() || ops::shapes::can_cast(value.tensor().dtype, out.dtype)) return;
     throw Error(fmt::format("{}: result type {} can't be cast to the desired output type {}", n.target,

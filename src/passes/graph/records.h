@@ -17,7 +17,7 @@ struct GraphContext : Context {
 };
 using GraphPass = Pass<fx::GraphModule, GraphContext>;
 
-/// Of a function that asks about nothing but the graph.
+/// The pass of a function that asks about nothing but the graph.
 template <void (*F)(fx::GraphModule&)>
 void on_graph(fx::GraphModule& module, const GraphContext&) {
   F(module);

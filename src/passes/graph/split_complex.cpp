@@ -1,6 +1,7 @@
 #include "passes/graph/split_complex.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "ops/shapes/strides.h"
 #include "passes/graph/complex/parts.h"
@@ -129,7 +130,7 @@ bool touches_complex(const Node& n) {
          is_complex_value(n.meta.value) || std::any_of(n.args.begin(), n.args.end(), is_complex_value);
 }
 
-/// Of its sizes or its type, which parts have as well.
+/// Whether a node asks only for sizes or a type, which parts have as well.
 bool asks_only(const Node& n) { return n.target.starts_with("aten.sym_") || n.target == "aten.is_complex.default"; }
 
 /// What a node is a view of that leaves the numbers as they are; null where it is none.
@@ -154,22 +155,17 @@ const Node* source_of(const Node* n) {
 /// Whether a value is memory of an input.
 bool lies_in_an_input(const Node* n) { return source_of(n)->opcode == Opcode::Placeholder; }
 
-/// Whether nothing but the program's end takes a value.
-bool is_returned_alone(const Node& n) {
-  return std::ranges::all_of(n.users(), [](const Node* user) { return user->opcode == Opcode::Output; });
-}
-
 class Splitter {
  public:
   /// `is_branch`: not a program but a part of one.
   Splitter(fx::GraphModule& m, DType widest, bool is_branch) : m_(m), is_branch_(is_branch) { parts_.widest = widest; }
 
   void run() {
-    if (!is_branch_) note_views_of_inputs();
+    if (!is_branch_) see_inputs();
     bool any = take_apart();
     for (Node* n : m_.graph.nodes()) {
-      const bool ends = n->opcode == Opcode::Output && (!real_views_.empty() || !views_of_inputs_.empty());
-      if (!touches_complex(*n) && !ends) continue;
+      const bool ends = n->opcode == Opcode::Output && !real_views_.empty();
+      if (stays_.contains(n) || (!touches_complex(*n) && !ends)) continue;
       any = true;
       visit(n);
     }
@@ -181,24 +177,51 @@ class Splitter {
   }
 
  private:
-  /// Results in real numbers that are memory of a complex input: by their place, which input, and how they see it.
-  void note_views_of_inputs() {
-    const Values& results = m_.graph.output()->args;
-    for (std::size_t k = 0; k < results.size(); ++k) {
-      if (!results[k].is<Node*>() || !results[k].as_node()->is_tensor()) continue;
-      Node* result = results[k].as_node();
-      Node* input = const_cast<Node*>(source_of(result));
-      if (input->opcode == Opcode::Placeholder && is_complex_value(input->meta.value) &&
-          !is_complex_value(result->meta.value))
-        views_of_inputs_.emplace(k, std::pair{input, result->tensor()});
+  /// Results in real numbers that are memory of a complex input are seen there by calls of their own, which stay.
+  void see_inputs() {
+    Node* end = m_.graph.output();
+    Values results = end->args;
+    for (Value& v : results) {
+      if (!v.is<Node*>() || !v.as_node()->is_tensor() || is_complex_value(v.as_node()->meta.value)) continue;
+      const Node* input = source_of(v.as_node());
+      if (input->opcode != Opcode::Placeholder || !is_complex_value(input->meta.value)) continue;
+      fx::InsertBefore here(end);
+      v = seen_again(v.as_node());
     }
+    end->set_args(std::move(results));
+    if (!stays_.empty()) m_.graph.eliminate_dead_code();
+  }
+
+  /// The same view of an input by calls that stay; the input itself where `n` is one.
+  Node* seen_again(Node* n) {
+    if (n->opcode == Opcode::Placeholder) return n;
+    Values args = n->args;
+    args[0] = seen_again(args[0].as_node());
+    const bool is_part = is_complex_value(n->args[0].as_node()->meta.value) &&
+                         (n->is_call("aten.real.default") || n->is_call("aten.imag.default"));
+    if (!is_part) return stays(m_.graph.call(n->target, std::move(args)), n, n->meta.value);
+    TensorMeta pairs = n->tensor();
+    const Expr second = n->is_call("aten.imag.default") ? 1 : 0;
+    pairs.sizes.push_back(2), pairs.strides.push_back(1);
+    pairs.offset = pairs.offset - second;
+    Node* both = stays(m_.graph.call("aten.view_as_real.default", {args[0]}), n, pairs);
+    const auto last = static_cast<std::int64_t>(pairs.sizes.size()) - 1;
+    return stays(m_.graph.call("aten.select.int", {both, last, second}), n, n->meta.value);
+  }
+
+  Node* stays(Node* made, const Node* from, Value meta) {
+    fx::Graph::inherit(made, from);
+    made->meta.value = std::move(meta);
+    stays_.insert(made);
+    return made;
   }
 
   /// Operators whose decompositions have rules, and those that they consist of.
   bool take_apart() {
     bool any = false;
     for (Node* n = m_.graph.first(); n;) {
-      if (n->opcode != Opcode::CallFunction || !is_decomposed(n->target) || !touches_complex(*n)) {
+      if (n->opcode != Opcode::CallFunction || stays_.contains(n) || !is_decomposed(n->target) ||
+          !touches_complex(*n)) {
         n = n->next();
         continue;
       }
@@ -231,7 +254,6 @@ class Splitter {
       }
       return;
     }
-    if (!is_branch_ && n->is_call("aten.view_as_real.default") && is_returned_alone(*n) && lies_in_an_input(n)) return;
     fx::InsertBefore here(n);
     ComplexRewriter r(m_, n, parts_);
     if (asks_only(*n)) return ask_a_part(n);
@@ -308,7 +330,7 @@ class Splitter {
     return n;
   }
 
-  /// The same memory as real numbers.
+  /// Makes an attribute the same memory as real numbers.
   void attribute(Node* n) {
     const std::string name = n->target + ".real_view";
     Tensor view = m_.attributes.at(n->target);
@@ -339,7 +361,6 @@ class Splitter {
   void output(Node* n) {
     fx::InsertBefore here(n);
     Values args = n->args;
-    for (const auto& [k, view] : views_of_inputs_) args[k] = seen_in(*view.first, view.second);
     std::map<const Node*, std::set<const Node*>> results;  // by what they view
     const auto shown = [&](const Value& v) -> const Node* {
       if (!v.is<Node*>() || v.as_node()->opcode == Opcode::Placeholder) return nullptr;
@@ -361,14 +382,6 @@ class Splitter {
         v = joined(r, parts_.at(of), of->tensor());
     }
     n->set_args(std::move(args));
-  }
-
-  /// Real numbers in the memory of a complex input, as `meta` says.
-  Value seen_in(Node& input, const TensorMeta& meta) {
-    ComplexRewriter r(m_, &input, parts_);
-    const Value pairs = r.call("aten.view_as_real.default", {&input});
-    const Expr first = m_.env->simplify(meta.offset - input.tensor().offset * 2);
-    return r.call("aten.as_strided.default", {pairs, meta.sizes, meta.strides, first});
   }
 
   bool is_dense(const TensorMeta& meta) const { return ops::shapes::is_non_overlapping_and_dense(*m_.env, meta); }
@@ -427,7 +440,7 @@ class Splitter {
     TensorMeta meta;
   };
   std::unordered_map<const Node*, RealView> real_views_;
-  std::map<std::size_t, std::pair<Node*, TensorMeta>> views_of_inputs_;
+  std::unordered_set<const Node*> stays_;
   std::unordered_map<const Node*, Value> shared_;  ///< memory of values that several results view
   Renaming renaming_;
   std::unordered_map<const Node*, std::vector<Parts>> lists_;

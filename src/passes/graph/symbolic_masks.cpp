@@ -49,7 +49,7 @@ class Elements {
  private:
   static bool is_integral_type(DType d) { return d == DType::Bool || is_integral(d); }
 
-  /// Of an operand that is broadcast to as many dimensions as the index has.
+  /// The expression of an operand that is broadcast to as many dimensions as the index has.
   std::optional<Expr> operand(const ops::Value& value, const Exprs& index) {
     auto* node = value.get_if<Node*>();
     if (!node || !(*node)->is_tensor()) return at(value, {});

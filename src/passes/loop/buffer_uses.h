@@ -10,7 +10,7 @@
 
 namespace coil::ir {
 
-/// As the list is when this is made; passes that change it keep it up to date.
+/// The uses of buffers in a list of operations as it is when this is made; passes that change it keep it up to date.
 struct BufferUses {
   BufferUses(const Graph&, std::span<const Operation>);
 

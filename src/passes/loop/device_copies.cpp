@@ -105,7 +105,7 @@ class CopyInserter {
     auto operator<=>(const Part&) const = default;
   };
 
-  /// From the first element that a view reads to the last, where that is at most half of the buffer.
+  /// The part from the first element that a view reads to the last, where that is at most half of the buffer.
   std::optional<Part> part_of(const ir::BufferView& v) const {
     const ir::Layout& layout = graph_.buffer(v.buffer).layout;
     const auto offset = v.offset.constant(), all = graph_.env().simplify(sym::product(layout.sizes)).constant();

@@ -10,7 +10,5 @@ namespace coil::ir {
 
 /// Runs after lowering and before choose_layouts.
 void fuse_post_ops(Graph&);
-/// Removes operations that nothing reads, and whose buffers are no outputs. Returns how many.
-std::size_t eliminate_dead_operations(Graph&);
 
 }  // namespace coil::ir

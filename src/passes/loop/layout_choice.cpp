@@ -69,7 +69,7 @@ class ChannelsLast {
     return call && library_ops::has(call->op, Trait::Convolution) ? call : nullptr;
   }
 
-  /// By a kernel of Coil's own, which reads weights as they lie.
+  /// Whether the call is one of a kernel of Coil's own, which reads weights as they lie.
   static bool is_own(const Extern& call) { return library_ops::has(call.op, Trait::Kernel); }
 
   /// The GPU's library takes both operands of a weight's gradient channels-last; the CPU's has layouts of its own.

@@ -235,7 +235,7 @@ class Guards {
     return it->second;
   }
 
-  /// Of the call at hand's operand: as known, or as looked at.
+  /// The bound of an operand of the call at hand: as known, or as looked at.
   double bound(const ir::Extern& call, std::size_t operand) {
     const double known = bound(call.inputs[operand]);
     auto found = looked_.find(operand);

@@ -114,7 +114,7 @@ class Nester {
     return best != nullptr;
   }
 
-  /// By loads of its elements alone: a window has no place for what a library or the caller is handed.
+  /// Whether only loads of single elements read it: a window has no place for what a library or the caller is handed.
   bool is_read_by_loops(BufferId b) const {
     const auto readers = uses_.readers.find(b);
     if (graph_.buffer(b).is_output || uses_.returned.contains(b) || readers == uses_.readers.end()) return false;

@@ -43,7 +43,8 @@ struct Made {
 };
 using MadeOf = std::map<ir::BufferId, std::vector<Made>>;
 
-/// By their bytes: calls read one view of a weight in several ways (`weight_transposed`). Both are dense.
+/// Compares tensors by their bytes: calls read one view of a weight in several ways (`weight_transposed`). Both are
+/// dense.
 bool are_same(const Tensor& a, const Tensor& b) {
   return a.dtype == b.dtype && a.sizes == b.sizes && a.strides == b.strides &&
          std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.numel()) * size_of(a.dtype)) == 0;

@@ -18,7 +18,7 @@ struct PartFacts {
 /// among them.
 std::vector<std::int64_t> product_parts(const PartFacts&, const target::Costs&);
 
-/// The same of a call of `blocked_matmul`: 1 alone where its sums cannot be split.
+/// The parts for a call of `blocked_matmul`: 1 alone where its sums cannot be split.
 std::vector<std::int64_t> product_parts(const ir::Graph&, const ir::Extern&);
 
 /// What computes the call `own` in so many parts: a product that has the parts as one more dimension of its batch and

@@ -3,6 +3,7 @@
 #include "ir/ir.h"
 #include "passes/loop/batch_invariance.h"
 #include "passes/loop/computed_parts.h"
+#include "passes/loop/dead_operations.h"
 #include "passes/loop/device_copies.h"
 #include "passes/loop/early_parts.h"
 #include "passes/loop/fuse_post_ops.h"
@@ -33,7 +34,7 @@ struct LoopContext : Context {
 };
 using LoopPass = Pass<ir::Graph, LoopContext>;
 
-/// Of a function that asks about nothing but the graph.
+/// The pass of a function that asks about nothing but the graph.
 template <auto F>
 void on_loops(ir::Graph& graph, const LoopContext&) {
   F(graph);

@@ -56,7 +56,7 @@ class ValueChecks {
     return known->second;
   }
 
-  /// Of a program on one device nobody asked where its buffers lie.
+  /// Adds the host to a program on one device, where nobody asked on which device buffers lie.
   void add_host() {
     if (!p_.others.empty()) return;
     for (Buffer& b : p_.buffers) b.device = p_.device;

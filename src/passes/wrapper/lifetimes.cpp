@@ -168,7 +168,7 @@ std::vector<runtime::Interval> blocks_of(const Program& p, const std::vector<Lif
   std::vector<runtime::Interval> intervals(p.buffers.size());
   std::vector<BufferId> owner(p.buffers.size());
   std::iota(owner.begin(), owner.end(), BufferId{0});
-  // Whose memory a buffer takes over is born before it.
+  // The buffer whose memory another takes over is born before that one.
   std::vector<BufferId> by_birth;
   for (BufferId b = 0; b < owner.size(); ++b)
     if (p.buffers[b].kind == BufferKind::Temporary && !p.buffers[b].comm && life[b].first != SIZE_MAX)

@@ -25,7 +25,7 @@ double elements(const Program& p, const View& v) {
 
 double bytes(const Program& p, const View& v) { return elements(p, v) * static_cast<double>(size_of(v.dtype)); }
 
-/// Of buffers that a line touches, each once.
+/// Bytes of the buffers that a line touches, each counted once.
 double touched_bytes(const Program& p, const Line& l) {
   const Uses u = uses(l);
   std::set<BufferId> all(u.reads.begin(), u.reads.end());

@@ -18,8 +18,8 @@ struct ExchangeCost {
   double seconds = 0;
   std::uint64_t bytes = 0;  ///< of its result
 };
-/// Of sums, whose number of ranks a call does not tell, two are assumed: what is chosen by it may be no better than
-/// what was, and is as right.
+/// What an exchange costs. For sums, whose number of ranks a call does not tell, two are assumed: what is chosen by it
+/// may be no better than what was, and is as right.
 ExchangeCost exchange_cost(const Program&, const CallExtern&, const target::Costs&);
 
 }  // namespace coil::wrapper

@@ -218,7 +218,7 @@ class StepsBuilder {
     if (std::ranges::any_of(p_.buffers, is_result)) out_.program.counts_callers = true;
   }
 
-  /// Of inputs whose memory goes. All of it is the first input's of its number, and the others' is nothing.
+  /// Adds the memory of inputs that goes. All of it is the first input's of its number, and the others' is nothing.
   void add_given() {
     std::map<std::uint32_t, BufferId> first;
     for (const Input& in : p_.inputs) {

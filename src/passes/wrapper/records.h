@@ -34,7 +34,7 @@ inline std::optional<std::int64_t> chunks_of(const Settings& settings) {
   return chunks > 1 ? std::optional(chunks) : std::nullopt;
 }
 
-/// Of a function that asks about nothing but the lines.
+/// The pass of a function that asks about nothing but the lines.
 template <void (*F)(wrapper::Program&)>
 void on_lines(wrapper::Program& lines, const WrapperContext&) {
   F(lines);

@@ -27,7 +27,7 @@ Device device_of(AtenTensorHandle handle, const std::string& name) {
   fail("'{}' is on a device (torch's number {}) that programs do not run on", name, type);
 }
 
-/// The same storage from its beginning: what views by bytes start from.
+/// A tensor on the same storage from its beginning, which views by bytes start from.
 TensorHandle from_the_start(AtenTensorHandle handle) {
   std::int64_t offset = 0;
   torch().get_storage_offset(handle, &offset);

@@ -21,7 +21,7 @@ bool is_torchs(const Storage&);
 
 /// A tensor of torch's on the same memory where that is torch's own, else a copy. Null for a tensor without storage.
 TensorHandle to_torch(const Tensor&);
-/// The same as another dtype and other sizes, for memory of torch's.
+/// The tensor as to_torch gives it, with another dtype and another layout; only for memory of torch's.
 TensorHandle view_in_torch(const Tensor&, DType, const Sizes& sizes, const Sizes& strides);
 
 }  // namespace coil::runtime::aoti

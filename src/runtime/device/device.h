@@ -1,5 +1,5 @@
-// What the executor asks of a device: memory, kernels, copies and library calls, in order on a queue. The CPU and CUDA
-// are built in.
+// What the executor asks of a device: memory, kernels, copies and library calls, in order on a queue. The CPU, CUDA and
+// Metal are built in.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -70,7 +70,7 @@ class RecordedWork {
   virtual ~RecordedWork() = default;
 };
 
-/// Whose work on a queue may never end by itself: exchanges with other processes.
+/// A watcher of work on a queue that may never end by itself: exchanges with other processes.
 class QueueWatcher {
  public:
   virtual ~QueueWatcher() = default;
@@ -108,7 +108,7 @@ class COIL_EXTENSION_API Queue {
   /// `to[i] = from[i]` for tensors of the same dtype and sizes that do not overlap, each on this device or on the host,
   /// whatever their strides.
   virtual void copy(const Tensor& to, const Tensor& from) = 0;
-  /// The same to memory of `allocate_on_host`, which holds the values only when the queue has been waited for.
+  /// Copies to memory of `allocate_on_host`, which holds the values only when the queue has been waited for.
   virtual void copy_ahead(const Tensor& to, const Tensor& from) { copy(to, from); }
   /// `words`: the binding's whole table.
   virtual void launch(const Launch&, void* const* words) = 0;
@@ -138,7 +138,7 @@ class COIL_EXTENSION_API Queue {
   virtual void end_step(const StepOrder&) {}
   virtual void run_recorded(const RecordedWork&) {}
 
-  /// Of devices that have streams: where work goes now.
+  /// The stream that work goes to now, on devices that have streams.
   virtual void* current_stream() const { return nullptr; }
   virtual bool is_recording() const { return false; }
   /// Work of this one is on the queue from now on, or in what is being recorded.

@@ -70,7 +70,7 @@ std::unique_ptr<LibraryOp> call_site(const Attributes& attributes) {
   else
     return std::make_unique<Op>();
 }
-/// The same on another device: of attributes and a queue, or of a queue.
+/// A factory of call sites on another device, of a class that is made of attributes and a queue, or of a queue.
 template <class Op>
 std::unique_ptr<LibraryOp> call_site_on(const Attributes& attributes, Queue& queue) {
   if constexpr (std::is_constructible_v<Op, const Attributes&, Queue&>)

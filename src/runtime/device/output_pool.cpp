@@ -77,7 +77,7 @@ OutputPool::Block* OutputPool::small_block(std::size_t capacity) {
   return block;
 }
 
-/// From the heap; null when memory is out.
+/// A block from the heap; null when memory is out.
 OutputPool::Block* OutputPool::large_block(std::size_t bytes) {
   Block* record = nullptr;
   {

@@ -94,7 +94,7 @@ bool PageHeap::grow(std::size_t bytes) {
   return open_more(needed) || (reserve(needed) && open_more(needed));
 }
 
-/// Of the last region; false where it has no more, or the system gives none.
+/// Makes more of the last region usable; false where it has no more, or the system gives none.
 bool PageHeap::open_more(std::size_t bytes) {
   if (regions_.empty()) return false;
   Region& last = regions_.back();
@@ -106,8 +106,8 @@ bool PageHeap::open_more(std::size_t bytes) {
   return true;
 }
 
-/// As many addresses as the machine has memory, so that one range is enough. It begins with a huge page: such make the
-/// first touch of a block up to ten times cheaper. A kernel that has none ignores the advice.
+/// Reserves as many addresses as the machine has memory, so that one range is enough. It begins with a huge page: such
+/// make the first touch of a block up to ten times cheaper. A kernel that has none ignores the advice.
 bool PageHeap::reserve(std::size_t bytes) {
   const std::size_t all = has_few_addresses() ? bytes : std::max(bytes, round_up(bytes_of_machine(), kHugePage));
   const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -123,7 +123,7 @@ bool PageHeap::reserve(std::size_t bytes) {
   return true;
 }
 
-/// As one with the gaps before and behind it.
+/// Inserts a gap as one with the gaps before and behind it.
 PageHeap::Gaps::iterator PageHeap::insert(std::byte* start, Gap gap) {
   auto behind = gaps_.lower_bound(start);
   used_ += gap.used;

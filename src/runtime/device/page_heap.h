@@ -20,7 +20,7 @@ class PageHeap {
   PageHeap(const PageHeap&) = delete;
   PageHeap& operator=(const PageHeap&) = delete;
 
-  /// That of the process, which goes with the last that holds it. It keeps a quarter of the machine's memory.
+  /// The heap of the process, which goes with the last that holds it. It keeps a quarter of the machine's memory.
   static std::shared_ptr<PageHeap> shared();
 
   /// Pages with unknown contents; null when memory is out.

@@ -9,8 +9,8 @@ namespace coil::runtime {
 
 class SharedLibrary {
  public:
-  /// The first of the names that opens, in each of the folders (`""` is the loader's own path). Throws Error naming the
-  /// library (`what`: `LAPACK`) and the way out (`advice`).
+  /// Opens the first of the names that opens, in each of the folders (`""` is the loader's own path). Throws Error
+  /// naming the library (`what`: `LAPACK`) and the way out (`advice`).
   SharedLibrary(std::string_view what, std::span<const char* const> names, std::span<const char* const> folders,
                 std::string_view advice);
 

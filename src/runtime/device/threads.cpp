@@ -21,7 +21,7 @@ unsigned denormal_mode() { return 0; }
 void set_denormal_mode(unsigned) {}
 #endif
 
-/// Of a thread of the team, before it took over another's.
+/// The mode of a thread of the team before it took over another's.
 thread_local unsigned t_own_denormal_mode = 0;
 /// The mode that the innermost scope of this thread gave its team; nothing: there is none that gave one.
 thread_local std::optional<unsigned> t_teams_mode;

@@ -151,7 +151,7 @@ class Binding {
   /// How many bytes the memory of a buffer has and, where that is known by now, where it lies.
   void bind_buffer(BufferId);
   void bind_comm(const Buffer&, BufferId owner);
-  /// Of temporaries in the arena, by the compiler's plan or one for these sizes.
+  /// Offsets of temporaries in the arena, by the compiler's plan or one for these sizes.
   std::vector<std::uint64_t> offsets_in_arena(const std::vector<BufferId>& temporaries,
                                               const std::vector<Interval>& intervals);
   void check_limit() const;
@@ -248,10 +248,10 @@ class Binding {
   std::vector<std::uint32_t> first_uses_of_outputs() const;
 
   // pieces.cpp
-  /// Of the program's own device; what lies on others has arenas of its own.
+  /// Whether temporaries of the program's own device may lie in pieces; what lies on others has arenas of its own.
   bool has_pieces() const { return allows_pieces_ && !checker_ && !seconds_; }
   void bind_pieces();
-  /// Of temporaries, by memory owner, in steps of the plan.
+  /// Lifetimes of temporaries in steps of the plan, by memory owner.
   std::vector<Interval> lives_in_plan() const;
   std::vector<Interval> lives_of_temporaries() const;
   std::vector<std::uint64_t> scratch_of_steps() const;
@@ -292,7 +292,7 @@ class Binding {
   void leave_part(const PartMemory&);
   /// What a kernel or library call reads and writes.
   std::vector<Touch> touches(std::size_t bound) const;
-  /// Of memory that steps use: where it is in this run.
+  /// Where memory that steps use lies in this run.
   std::uintptr_t base_of(BufferId owner) const;
 
   const Model::Impl& model_;

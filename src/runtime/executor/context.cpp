@@ -160,8 +160,7 @@ struct Context::Impl {
     return from_host;
   }
 
-  /// The same for inputs that differ from the last run's in nothing but their memory. False where that is not enough to
-  /// know.
+  /// Places inputs that differ from the last run's in nothing but their memory. False where that is not enough to know.
   bool place_alike(std::span<const Tensor> inputs) {
     if (!all_direct || writes_for_good)
       return false;  // (of inputs that are written to it matters where all others lie)

@@ -9,9 +9,9 @@ namespace coil::runtime {
 
 struct Exchanges {
   std::vector<std::string> groups;  ///< each once, in the order in which the program comes to them
-  /// Its exchanges in order, off the host with what starts together, and where communication buffers lie. Ranks whose
-  /// texts are equal can run their programs with one another. Groups are numbers in it, since their names differ
-  /// between ranks.
+  /// The program's exchanges in order (off the host also which of them start together), and where communication buffers
+  /// lie. Ranks whose texts are equal can run their programs with one another. Groups are numbers in it, since their
+  /// names differ between ranks.
   std::string text;
 };
 Exchanges exchanges_of(const Plan&);

@@ -29,7 +29,7 @@ class FailureStatuses {
   void check(std::uint32_t failure) {
     if (*failures_[failure].status) fail_run(failures_[failure]);
   }
-  /// The same of every one.
+  /// Throws Error when any kernel has failed, likewise.
   void check();
 
  private:

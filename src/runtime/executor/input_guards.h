@@ -22,7 +22,8 @@ class InputGuards {
   void check_count(std::size_t given) const {
     if (given != plan_.inputs.size()) refuse_count(given);
   }
-  /// The same of dtypes, ranks, and memory of values. There are as many as the plan takes, here and below.
+  /// Throws Error likewise for other dtypes and ranks, and for memory of values. There are as many inputs as the plan
+  /// takes, here and below.
   void check(std::span<const Tensor> given) const;
   /// Sizes and strides as kernels assume them, which `slots` have; throws Error where other sizes are given.
   void bind(std::span<const Tensor> given, std::span<const std::int64_t> slots, std::vector<BoundInput>&) const;
@@ -38,7 +39,7 @@ class InputGuards {
   bool reads_values_ = false;
 };
 
-/// Its dtype and sizes, for messages.
+/// A tensor's dtype and sizes, for messages.
 std::string describe(const Tensor&);
 
 }  // namespace coil::runtime

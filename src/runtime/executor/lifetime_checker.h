@@ -59,7 +59,7 @@ class LifetimeChecker {
 
   std::vector<Use> uses(const Step&) const;
   std::string describe(std::size_t step) const;
-  /// Its place among the steps says when it lives; others live between `allocated` and `freed`.
+  /// Whether its place among the steps says when a buffer lives; others live between `allocated` and `freed`.
   bool is_timed(BufferId owner) const { return plan_.buffers[owner].kind == BufferKind::Temporary && !late_[owner]; }
   bool is_given(BufferId owner) const {
     return plan_.buffers[owner].kind == BufferKind::Input || plan_.buffers[owner].kind == BufferKind::Constant;

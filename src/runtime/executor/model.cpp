@@ -54,7 +54,7 @@ void check_groups(const Plan& plan) {
     if (!groups::is_outside(pool.group)) groups::require_member(pool.group);
 }
 
-/// Of a program that was compiled for the processes that the environment tells of, which all name one device.
+/// Whether a program was compiled for the processes that the environment tells of, which all name one device.
 bool is_for_any_rank(const Plan& plan) {
   const std::vector<std::string> groups = exchanges_of(plan).groups;
   return !groups.empty() && std::ranges::none_of(groups, groups::is_outside);
@@ -81,7 +81,7 @@ std::vector<std::uint32_t> places_of_constants(const Plan& plan) {
   return places;
 }
 
-/// Those of one device, to memory of that device.
+/// Moves the constants of one device to memory of that device.
 void move_constants_to(DeviceRuntime& device, std::uint32_t place, Model::Impl& model) {
   if (device.device().is_host()) return;
   std::vector<Tensor> moved;
@@ -109,7 +109,7 @@ std::shared_ptr<const Model> Model::load(StoredProgram program, std::shared_ptr<
       fail("cannot load package '{}': {}", file.string(), e.what());
     }
   }
-  // They take memory of the CPU.
+  // Registered operators take memory of the CPU.
   if (!host && (program.plan.device.is_host() || !program.plan.others.empty())) host = registered_operators();
   check_plan(program.plan, carries_out);
   check_host(program.plan, host);

@@ -13,7 +13,7 @@ class OtherQueues {
   explicit OtherQueues(std::span<const std::shared_ptr<DeviceRuntime>> devices) {
     for (const auto& device : devices) queues_.push_back(device->make_queue());
   }
-  /// Of a place in the plan, from 1 on.
+  /// The queue of the device at a place in the plan, from 1 on.
   Queue& at(std::uint32_t place) const { return *queues_.at(place - 1); }
   std::uint32_t size() const { return static_cast<std::uint32_t>(queues_.size()); }
   void wait() const {

@@ -30,7 +30,7 @@ void Binding::bind_pieces() {
   point_at_pieces(plan.piece_of, plan.offsets, plan.scratch_of);
 }
 
-/// By memory owner, in bound steps.
+/// Lifetimes of temporaries in bound steps, by memory owner.
 std::vector<Interval> Binding::lives_of_temporaries() const {
   if (walks()) return lives_in_plan();
   std::vector<Interval> lives(plan_.buffers.size(), Interval{0, UINT32_MAX, 0});

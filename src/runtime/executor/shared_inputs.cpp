@@ -11,7 +11,8 @@ SharedInputs::Range SharedInputs::range(const Tensor& t) {
   return {t.bytes(), t.bytes() + span * static_cast<std::int64_t>(size_of(t.dtype)), false};
 }
 
-/// By a sweep over memory: each range against the furthest end before it.
+/// Whether any inputs share memory that is written to, by a sweep over memory: each range against the furthest end
+/// before it.
 bool SharedInputs::any(std::span<const Tensor> inputs) {
   ranges_.clear();
   for (const Tensor& t : inputs) ranges_.push_back(range(t));

@@ -58,7 +58,7 @@ void define_outside(const std::string& name, OutsideGroup);
 /// In a process that was forked from a rank's: their threads are not here, so that they are neither used nor taken
 /// down.
 void abandon_outside_groups();
-/// That of a group from outside, for programs that are about to begin a call; null for other groups.
+/// The call count of a group from outside, for programs that are about to begin a call; null for other groups.
 CallCount calls_of(std::string_view name);
 
 /// Throws Error naming a group that is not there, this process is no member of, or this build cannot join. Looks at no
@@ -78,7 +78,7 @@ struct Meeting {
   CallCount calls;       ///< null where nobody counts them
   int size() const { return static_cast<int>(ranks.size()); }
 };
-/// That of a group which this process is a member of. Reaches the store, and joins nothing. Throws Error as
+/// The meeting of a group which this process is a member of. Reaches the store, and joins nothing. Throws Error as
 /// require_group does.
 Meeting meeting(std::string_view name);
 

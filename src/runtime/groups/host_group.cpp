@@ -288,12 +288,12 @@ class HostGroup final : public ProcessGroup {
   }
 
  private:
-  /// The other rank, whether this one sends, the tag.
+  /// The key of a lane for messages: the other rank, whether this one sends, the tag.
   using MessageKey = std::tuple<int, bool, std::uint32_t>;
 
   static std::size_t count(Elements e) { return static_cast<std::size_t>(e.count); }
   static std::size_t bytes(Elements e) { return count(e) * size_of(e.dtype); }
-  /// Those of Gloo's own collectives have the highest byte set.
+  /// The first of a message's two slots in the transport. Slots of Gloo's own collectives have the highest byte set.
   static std::uint64_t slot(std::uint32_t tag) { return std::uint64_t{tag} * 2; }
 
   void check_rank(int rank) const {
@@ -617,7 +617,7 @@ class HostGroup final : public ProcessGroup {
   OpenTransport open_;
   std::shared_ptr<Store> first_store_, store_;  ///< of the group, of these connections
   int rank_, size_;
-  // Of the thread that carries out collectives.
+  // Used by the thread that carries out collectives.
   std::uint64_t sequence_ = 0;
   bool lacks_ranks_ = false;  ///< some did not say anything after an exchange that failed
   std::string now_;

@@ -35,7 +35,7 @@ void put(char* to, std::size_t room, std::string_view text) {
   to[n] = '\0';
 }
 
-/// Both in the same shared page, so no private futex.
+/// The word lies in a page that processes share, so the futex is not a private one.
 void sleep_while(Word& word, std::uint32_t value, std::chrono::milliseconds most) {
   const timespec time{most.count() / 1000, most.count() % 1000 * 1'000'000};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);

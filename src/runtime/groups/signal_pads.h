@@ -25,7 +25,7 @@ class SignalPads {
   SignalPads(const SignalPads&) = delete;
   SignalPads& operator=(const SignalPads&) = delete;
 
-  /// As SymmetricMemory has them.
+  /// `barrier` and `abandon` are as SymmetricMemory has them.
   void barrier(const Doing&);
   void abandon() noexcept;
   /// Fills a new segment in: done before others map it.

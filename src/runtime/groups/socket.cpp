@@ -24,10 +24,10 @@ void send_at_once(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/// Of a connection that ended before it was taken: the next one is not concerned.
+/// Whether the error is of a connection that ended before it was taken: the next one is not concerned.
 bool is_passing(int error) { return error == EINTR || error == ECONNABORTED || error == EPROTO; }
 
-/// Of descriptors or memory that the process or the machine lacks at the moment.
+/// Whether the process or the machine lacks descriptors or memory at the moment.
 bool is_shortage(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
 
 int try_connect(const addrinfo* addresses) {

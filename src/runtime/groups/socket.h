@@ -27,7 +27,7 @@ class Socket {
   /// Throws Error when the other side closes, or sends nothing for the time set.
   void receive(void* data, std::size_t bytes) const;
   void set_timeout(std::chrono::milliseconds) const;
-  /// Of this side, as text.
+  /// The address of this side, as text.
   std::string local_address() const;
 
   template <class T>

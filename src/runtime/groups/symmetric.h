@@ -76,7 +76,7 @@ class Segment {
   virtual std::byte* data() const = 0;
   /// What the others map it by: one line of text.
   virtual std::string handle() const { return {}; }
-  /// The same memory of all ranks, by rank, as this process sees it, and how long to wait for one of them.
+  /// Tells where the memory of all ranks is, by rank, as this process sees it, and how long to wait for one of them.
   virtual void connect(std::span<std::byte* const> ranks, int rank, std::chrono::nanoseconds timeout) {
     (void)ranks, (void)rank, (void)timeout;
   }

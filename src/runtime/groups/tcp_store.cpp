@@ -14,7 +14,7 @@
 namespace coil::runtime::groups {
 namespace {
 
-// Those of the protocol's requests that are used here, by their numbers.
+// The requests of the protocol that are used here, by their numbers.
 enum class Request : std::uint8_t { Validate = 0, Set = 1, Get = 3, Add = 4, Check = 5, Wait = 6, Ping = 13 };
 enum class CheckAnswer : std::uint8_t { Ready = 0, NotReady = 1 };
 enum class WaitAnswer : std::uint8_t { Stop = 0 };

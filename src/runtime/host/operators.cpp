@@ -147,7 +147,7 @@ class RegisteredOp : public HostOp {
   std::vector<std::int64_t> slots_;
 };
 
-/// The first of the two calls.
+/// The call that runs the operator and keeps its results. It gives the number that they are kept by and their sizes.
 class SizedOp : public RegisteredOp {
  public:
   SizedOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept)
@@ -176,7 +176,7 @@ class SizedOp : public RegisteredOp {
   std::int64_t last_ = 0;
 };
 
-/// The second.
+/// The call that takes the kept results by their number and copies them to where they are wanted.
 class KeptOp : public RegisteredOp {
  public:
   KeptOp(const HostCall& call, const RegisteredOperator& registered, std::shared_ptr<KeptResults> kept)

@@ -12,7 +12,8 @@ namespace coil::runtime {
 /// not have, an argument that is no tensor, a name that comes twice, an operator that has other names already, and on
 /// one that returns an argument that it writes to (`Tensor(a!) -> Tensor(a!)`): a program would be given a copy of it.
 void register_symm_mem_args(std::string_view schema, std::vector<std::string> names);
-/// Those of `mylib.push.default`, in the order in which they were named; empty where nobody has named any.
+/// The arguments that were named for an operator, as `mylib.push.default`, in that order; empty where nobody has named
+/// any.
 std::vector<std::string> symm_mem_args(std::string_view operator_name);
 
 /// Whether any operator has some.

@@ -85,7 +85,7 @@ class Collective : public LibraryOp {
  protected:
   virtual void check() = 0;
   virtual Started start(std::span<const void* const> inputs, void* output) = 0;
-  /// Of one that several tensors may share.
+  /// Starts the exchange of several tensors at once, for collectives that several tensors may share.
   virtual Started start_together(std::span<const groups::Share>, bool /*agreed*/) {
     fail("{} takes a tensor and gives one", op_);
   }
@@ -133,7 +133,7 @@ class Collective : public LibraryOp {
     if (!is_waited_for && !queue_) work->wait();
   }
 
-  /// Of what is started together; sizes are free, and the group's to compare.
+  /// A number that identifies what is started together, without sizes: the group is the one to compare those.
   std::uint64_t signature() const {
     return hash(fmt::format("{} {} {}", op_, shares_.size(), torch_name(x_.dtype))).low | 1;
   }

@@ -41,7 +41,7 @@ class GroupedProducts {
 
 /// The rows of a matrix from `row` on.
 const void* row_at(const void* data, const BoundView&, std::int64_t row);
-/// Its first `rows` rows.
+/// The view of a matrix's first `rows` rows.
 BoundView rows_of(const BoundView&, std::int64_t rows);
 
 }  // namespace coil::runtime

@@ -61,7 +61,7 @@ class FinishedCall : public PreparedCall {
   }
 
  private:
-  /// Of the head, and then of its result and the operands.
+  /// Bytes of a workspace that the head uses first, and then the staged result and operands.
   std::size_t shared_bytes() const { return (std::max(head_->workspace_bytes(), staging_.bytes()) + 63) / 64 * 64; }
 
   std::unique_ptr<PreparedCall> head_;

@@ -21,7 +21,7 @@ namespace coil::runtime {
 template <class T>
 inline constexpr bool kIsFloat = std::is_floating_point_v<T> || std::is_same_v<T, F16> || std::is_same_v<T, BF16>;
 
-/// As wide as a key has to be.
+/// The unsigned integer that is as wide as a key for values of T has to be.
 template <class T>
 using Key = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 

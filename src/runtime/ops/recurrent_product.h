@@ -29,7 +29,7 @@ class StepProduct {
  public:
   StepProduct(const StepWeight&, std::int64_t batch, std::int64_t steps, bool batch_invariant);
 
-  /// Of the weight in panels: 0 where it is taken as it is.
+  /// Bytes of the weight in panels; 0 where the weight is taken as it is.
   std::size_t packed_bytes() const { return packed_; }
   std::size_t workspace_bytes() const { return by_panels_ ? by_panels_->workspace_bytes() : op_->workspace_bytes(); }
 

@@ -5,8 +5,9 @@
 
 namespace coil::runtime {
 
-/// Of a weight [results, channels, 3, 3] that lies in `strides`, in panels of `width` results, which sixteen divides:
-/// [terms, panels, channels, width], 0 for results that it does not have. Returns whether the weight is finite.
+/// Transforms a weight [results, channels, 3, 3] that lies in `strides` into panels of `width` results (a multiple of
+/// sixteen): [terms, panels, channels, width], 0 for results that it does not have. Returns whether the weight is
+/// finite.
 bool transform_weight(float* to, const float* weight, const Sizes& strides, std::int64_t channels, std::int64_t results,
                       std::int64_t width, const winograd::Transforms&);
 

@@ -122,7 +122,7 @@ class SpanSearch {
     std::uint64_t at(std::uint32_t step) const { return first <= step && step <= last ? bytes : 0; }
   };
 
-  /// Of pieces without gaps in them.
+  /// The peak of pieces for these spans, if no piece has gaps in it.
   std::uint64_t peak(const Spans& starts) {
     std::ranges::fill(across_, 0);
     std::ranges::fill(inside_, 0);
@@ -207,8 +207,8 @@ class PieceBuilder {
     out_.pieces.push_back(piece);
   }
 
-  /// As several pieces of about so many bytes, those that begin one after another together. All live at one step, the
-  /// border of their first span, so that none has memory that another had.
+  /// Adds the members as several pieces of about so many bytes, those that begin one after another together. All live
+  /// at one step, the border of their first span, so that none has memory that another had.
   void add_in_turn(std::vector<std::size_t>& members, std::uint64_t bytes) {
     std::ranges::stable_sort(members, {}, [&](std::size_t k) { return intervals_[k].first; });
     std::vector<std::size_t> together;

@@ -128,7 +128,7 @@ class Skyline {
     return kNone;
   }
 
-  /// To the lower neighbour, which it becomes one with.
+  /// Raises a stretch to its lower neighbour, which it becomes one with.
   void raise(std::uint32_t id) {
     const std::uint32_t before = stretches_[id].before, behind = stretches_[id].behind;
     COIL_CHECK(before != kNone || behind != kNone, "a block fits nowhere");

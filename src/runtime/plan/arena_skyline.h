@@ -12,10 +12,10 @@ enum class Preference : std::uint8_t { Longest, LargestArea, Largest };
 /// About n log n; `work` grows by the cliques and blocks that were looked at.
 Placement place_by_skyline(const ArenaProblem&, Preference, std::uint64_t& work);
 
-/// The same again and again, each time with blocks preferred that lay too high before (squeaky wheel optimization,
-/// Joslin and Clements 1999): first by their lengths where most bytes are live, then more by how far above the least
-/// they ended. Gives the best of the two placements, `best` or what was found, when it is within a 256th of the least
-/// or after `passes`, fewer where passes are long.
+/// Places by skyline again and again, each time with blocks preferred that lay too high before (squeaky wheel
+/// optimization, Joslin and Clements 1999): first by their lengths where most bytes are live, then more by how far
+/// above the least they ended. Gives the best of the two placements, `best` or what was found, when it is within a
+/// 256th of the least or after `passes`, fewer where passes are long.
 Placement place_again(const ArenaProblem&, Placement best, std::size_t passes);
 
 }  // namespace coil::runtime

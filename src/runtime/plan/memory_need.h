@@ -25,7 +25,7 @@ std::string needs_and_buffers(const Plan&, const MemoryNeed&, std::span<const st
 
 /// Throws OutOfMemory where a plan that has a limit (Plan::memory_limit) needs more.
 void check_memory_limit(const Plan&, const MemoryNeed&, std::span<const std::uint64_t> bytes);
-/// The same before there are sizes; does nothing where they are free.
+/// Throws OutOfMemory likewise before there are sizes; does nothing where they are free.
 void check_memory_limit(const Plan&);
 
 }  // namespace coil::runtime

@@ -63,7 +63,7 @@ class Finder {
     return end_of_[k] + 1;
   }
 
-  /// Of a step in a block: in each run alike, with memory of one size in all turns.
+  /// Whether a step in a block does the same in each run, with memory of one size in all turns.
   bool goes_the_same_way(const Step& step, const std::vector<Slot>& counters) const {
     const auto* c = std::get_if<Control>(&step);
     const bool decides = c && (opens(*c) || c->kind == Kind::BreakUnless);

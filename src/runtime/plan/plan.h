@@ -106,8 +106,8 @@ struct Buffer {
   std::uint32_t index = 0;  ///< of the input, constant or pool
   std::string name;         ///< `buf3`, for people
   Slot bytes = 0;
-  /// Of temporaries: the steps that first write and last read it (inclusive). Buffers that live in the memory of
-  /// another (in-place reuse) name it in `shares`, and the owner's lifetime covers both.
+  /// The steps that first write and last read a temporary (inclusive). A buffer that lives in the memory of another
+  /// (in-place reuse) names it in `shares`, and the owner's lifetime covers both.
   std::uint32_t first = 0, last = 0;
   std::int64_t shares = -1;
   /// Place in the arena when all sizes are constant; -1: planned when sizes are bound.
@@ -137,7 +137,7 @@ struct TensorMap {
   std::uint32_t element = 0, swizzle = 0;
   std::vector<std::uint32_t> box;
   std::vector<Slot> sizes, strides;
-  // Of Coil's own kernels, which take descriptors behind all other arguments: where the tensor begins.
+  // Where the tensor begins, for Coil's own kernels, which take descriptors behind all other arguments.
   std::uint32_t buffer = 0;  ///< a place in the call's `buffers`
   Slot offset = 0;           ///< in bytes
 };
@@ -163,13 +163,13 @@ struct KernelCall {
   Slot shared_bytes = 0;
   /// Places in `buffers` that it writes to; told where lifetimes are checked, and on a GPU.
   std::vector<std::uint32_t> written = {};
-  /// Of a kernel that is not Coil's own (the user's, on a GPU): its whole argument block. It knows a status word where
-  /// an argument is one.
+  /// The whole argument block of a kernel that is not Coil's own (the user's, on a GPU). Such a kernel knows a status
+  /// word where an argument is one.
   std::vector<KernelArgument> arguments = {};
   std::vector<TensorMap> tensor_maps = {};  ///< of those of its arguments that are descriptors, in their order
 };
 
-/// Of a kernel that is not Coil's own.
+/// Whether a kernel that is not Coil's own takes a status word.
 inline bool has_status(const KernelCall& call) {
   return std::ranges::any_of(call.arguments, [](const KernelArgument& a) { return a.buffer == kStatusArgument; });
 }

@@ -14,7 +14,7 @@ std::uint64_t constant(const Plan& plan, Slot s) {
   return i.op == ShapeOp::Constant ? static_cast<std::uint64_t>(std::max<std::int64_t>(0, i.a)) : 0;
 }
 
-/// Of memory owners: their bytes, and the steps that use them.
+/// For each buffer that owns memory, its bytes and the steps that use it.
 std::vector<Interval> lives_in(const Plan& plan) {
   std::vector<Interval> lives(plan.buffers.size(), Interval{0, UINT32_MAX, 0});
   for (std::uint32_t s = 0; s < plan.steps.size(); ++s)

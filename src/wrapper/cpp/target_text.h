@@ -5,9 +5,9 @@
 
 namespace coil::wrapper {
 
-/// Those of the flags that change what kernels compute, or how fast, as one line for a command.
+/// The flags that change what kernels compute, or how fast, as one line for a command.
 std::string target_flags(const std::vector<std::string>& flags);
-/// The same for GCC: holds for all functions that follow.
+/// These flags as pragmas for GCC, which hold for all functions that follow.
 std::string target_pragmas(const std::vector<std::string>& flags);
 
 }  // namespace coil::wrapper

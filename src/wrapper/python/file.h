@@ -46,12 +46,12 @@ class COIL_EXTENSION_API PythonFile {
   static std::string origins(const std::set<std::string>& origins, const std::string& where);
 
  private:
-  /// Of the kernels of one device.
+  /// The source of the kernels of one device.
   std::string kernel_source(std::size_t place) const;
   bool has_kernels(std::size_t place) const;
   std::string kernels_on_cpu(std::size_t place) const;
   std::string kernels_on_cuda() const;
-  /// That the program calls on one of its devices, or on any.
+  /// The library operations that the program calls on one of its devices, or on any.
   std::set<std::string> library_ops(std::optional<std::size_t> place) const;
   std::string fragment(const std::set<std::string>& origins) const;
 

@@ -36,7 +36,7 @@ class PythonNames {
  public:
   /// `reserved`: what the file defines itself.
   explicit PythonNames(std::set<std::string> reserved);
-  /// As close to `name` as may be.
+  /// A name that nothing else has yet, as close to `name` as may be.
   std::string unique(std::string_view name);
 
  private:

@@ -101,7 +101,7 @@ Made of_truths(ComplexRewriter& r) {
   return Value(r.call(r.node->target, std::move(args)));
 }
 
-/// Of both parts, each asked alone.
+/// Asks each part alone, and joins the two answers.
 Made asked(ComplexRewriter& r, std::string_view join) {
   const Parts z = r.filled(self(r), r.result().sizes, r.part_type());
   return Value(r.call(join, {r.call(r.node->target, {z.re}), r.call(r.node->target, {z.im})}));
@@ -112,7 +112,7 @@ Made is_real(ComplexRewriter& r) {
   return Value(r.call("aten.eq.Scalar", {r.filled(self(r), r.result().sizes, r.part_type()).im, 0}));
 }
 
-/// To another complex type, from a real one to complex, whether it is zero, or the real part.
+/// Converts to another complex type, from a real one to complex, to whether it is zero, or to the real part.
 Made convert(ComplexRewriter& r) {
   const Parts z = self(r);
   if (is_complex(r.result().dtype)) return z;
@@ -268,7 +268,7 @@ Made deviation(ComplexRewriter& r) {
       r.unary("sqrt", variance_of(r, "aten.var" + r.node->target.substr(std::string_view("aten.std").size()))));
 }
 
-/// Both at once, after which come the means.
+/// The variance or the deviation, after which come the means.
 Made with_means(ComplexRewriter& r) {
   const std::string& target = r.node->target;
   const std::string_view overload = std::string_view(target).substr(target.rfind('.'));

@@ -101,7 +101,8 @@ Parts chirp(ComplexRewriter& r, std::int64_t n, std::int64_t count, DType type) 
   return on_both(wave, [&](const Value& v) { return Value(r.where(there, v, zero)); });
 }
 
-/// As j k = (j^2 + k^2 - (k - j)^2) / 2: turned by a chirp, put together with its inverse, and turned again.
+/// The transform by j k = (j^2 + k^2 - (k - j)^2) / 2: turned by a chirp, put together with its inverse, and turned
+/// again.
 Parts by_chirp(ComplexRewriter& r, const Parts& x, bool forward, const Expr& kept, std::int64_t n) {
   const auto last = static_cast<std::int64_t>(r.rank(x.re)) - 1;
   const auto m = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(2 * n - 1)));

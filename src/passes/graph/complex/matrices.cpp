@@ -23,7 +23,7 @@ Value as_real_matrix(ComplexRewriter& r, const Parts& z) {
   return r.reshape(stacked(above, below, -3), sizes);
 }
 
-/// Of pairs along a dimension, counted from the end, the first or the second of each.
+/// The first or the second of each pair along a dimension, which is counted from the end.
 Value of_each_pair(ComplexRewriter& r, const Value& x, std::int64_t dim, std::int64_t which) {
   Exprs sizes = r.meta(x).sizes;
   const auto at = sizes.end() + dim;

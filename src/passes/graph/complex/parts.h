@@ -17,7 +17,7 @@ struct Parts {
   Value re, im;
 };
 
-/// The same of each part that is there.
+/// Applies `f` to each part that is there.
 inline Parts on_both(const Parts& z, const std::function<Value(const Value&)>& f) {
   return {z.re.is_none() ? z.re : f(z.re), z.im.is_none() ? z.im : f(z.im)};
 }
@@ -38,7 +38,7 @@ class ComplexRewriter : public Rewriter {
       : Rewriter(module, node, target), known_(known) {}
 
   bool is_complex_node(const Value&) const;
-  /// Of a complex or a real tensor, or of a number.
+  /// The parts of a complex or a real tensor, or of a number.
   Parts parts(const Value& argument) { return parts(argument, part_type()); }
   Parts parts(const Value& argument, DType of_parts);
   /// The element type of the parts: of the result if it is complex or real floating, else of the complex arguments.
@@ -69,7 +69,7 @@ class ComplexRewriter : public Rewriter {
   Parts whole(const Value& argument) { return filled(parts(argument), meta(argument).sizes, part_type()); }
   /// A reduction whose `dtype` is real, which eager carries out on the real parts; nothing where it is not.
   std::optional<Value> of_real_parts();
-  /// Of a real tensor that has both parts side by side in a last dimension of two.
+  /// The parts of a real tensor that has both side by side in a last dimension of two.
   Parts apart(const Value& pairs) {
     return {call("aten.select.int", {pairs, -1, 0}), call("aten.select.int", {pairs, -1, 1})};
   }

@@ -147,7 +147,7 @@ Value weight_norm_backward(Rewriter& r) {
   return Values{r.to(grad_v, r.result(0).dtype), r.to(r.div(along, norm), r.result(1).dtype)};
 }
 
-/// Of x1; `cdist` holds the distances. Points that coincide get no gradient from each other.
+/// The gradient of x1; `cdist` holds the distances. Points that coincide get no gradient from each other.
 Value cdist_backward(Rewriter& r) {
   double p = r.real("p");
   Value difference = r.sub(r.unsqueeze(r["x1"], -2), r.unsqueeze(r["x2"], -3));

@@ -36,7 +36,7 @@ Value folded(Rewriter& r, const Value& batched, const Value& other) {
   return r.reshape(product, sizes);
 }
 
-/// Both have batches, or one is a vector or matrix that every batch of the other shares.
+/// A product where both have batches, or one is a vector or matrix that every batch of the other shares.
 Value batched(Rewriter& r, Value a, Value b) {
   bool left_vector = r.rank(a) == 1, right_vector = r.rank(b) == 1;
   if (left_vector) a = r.unsqueeze(a, 0);

@@ -46,7 +46,7 @@ Value safe_softmax(Rewriter& r) {
   return r.where(row, 0, r.call("aten._softmax.default", {x, r["dim"], false}));
 }
 
-/// Of one element each channel, so that it broadcasts against dimension 1 of `rank` dimensions.
+/// A tensor of one element each channel, reshaped so that it broadcasts against dimension 1 of `rank` dimensions.
 Value per_channel(Rewriter& r, const Value& x, std::size_t rank) {
   Exprs sizes(rank, 1);
   sizes[1] = r.meta(x).sizes[0];
@@ -134,7 +134,7 @@ Value native_batch_norm(Rewriter& r) {
                     r.to(inverse_deviation(r, s.spread, r.real("eps")), r.result(2).dtype)};
   if (!functional) return results;
   double momentum = r.real("momentum");
-  // Of narrow ones torch's trace has wide results, which are narrowed where they are written.
+  // Narrow running statistics have wide results in torch's trace, which are narrowed where they are written.
   const auto add_updated = [&](const Value& running, const Value& now) {
     const Value made = r.add(r.mul(now, momentum), r.mul(r.widened(running), 1 - momentum));
     results.push_back(r.to(made, r.result(results.size()).dtype));

@@ -111,7 +111,7 @@ Value norm(Rewriter& r) {
   DType type = r.result().dtype;
   const std::vector<std::int64_t> along = reduced_dims(r);
   Value x = r.widened(r.to(r["self"], type)), dims = dims_value(along), keep = r.flag("keepdim");
-  // Of one element alone nothing is squared, which could overflow.
+  // A norm of one element alone squares nothing, since a square could overflow.
   const bool single = r.rank(x) == 0 || std::ranges::all_of(along, [&](std::int64_t d) {
                         return r.meta(x).sizes[static_cast<std::size_t>(d)].is_constant(1);
                       });

@@ -109,7 +109,7 @@ class Antialiased : Resizing {
   }
 };
 
-/// Of bytes: each output is a sum over a window of inputs, weighed by integers.
+/// Resizes bytes: each output is a sum over a window of inputs, weighed by integers.
 class Bytes : Resizing {
  public:
   explicit Bytes(Rewriter& r) : Resizing(r, DType::F64) {}
@@ -117,7 +117,7 @@ class Bytes : Resizing {
   Value run() { return along(along(r_["self"], 3, "scales_w"), 2, "scales_h"); }
 
  private:
-  /// Of each output: where its inputs lie, and their weights, [out, width].
+  /// For each output, where its inputs lie, and their weights, [out, width].
   struct Window {
     Value places, weights;
   };
@@ -151,7 +151,7 @@ class Bytes : Resizing {
     return r_.call("aten.sum.dim_IntList", {fits, dims_value({0})}, {{"dtype", DType::I32}});
   }
 
-  /// To the nearest integer, halves away from 0.
+  /// Rounds to the nearest integer, halves away from 0.
   Value rounded(const Value& x) {
     const Value half = r_.where(compare("aten.ge.Scalar", x, 0), number(0.5), number(-0.5));
     return unary("aten.trunc.default", r_.add(x, half));

@@ -50,7 +50,7 @@ class Rewriter {
   fx::Node* call(std::string_view target, Values args, std::vector<std::pair<std::string, Value>> named = {});
   /// One result of a call that has several.
   fx::Node* item(fx::Node* call, std::int64_t index);
-  /// Of the first tensor among the arguments.
+  /// The device of the first tensor among the arguments.
   Device device() const;
   const TensorMeta& meta(const Value& tensor) const { return tensor.as_node()->tensor(); }
   std::size_t rank(const Value& tensor) const { return meta(tensor).rank(); }

@@ -75,7 +75,7 @@ class DnnGraph {
     bool transposed = false;  ///< x, w, y are then those of the transposed convolution
   };
   void convolution(Tensor x, Tensor w, Tensor y, const Convolution&);
-  /// Of a convolution that is not transposed.
+  /// The gradient of the weight of a convolution that is not transposed.
   void weight_gradient(Tensor x, Tensor dy, Tensor dw, const Convolution&);
   /// Modes are cudnnPointwiseMode_t.
   void pointwise(int mode, Tensor x, Tensor y);
@@ -92,8 +92,8 @@ class DnnGraph {
     bool matrix_units = true;  ///< their products, which round f32 operands to TF32
     bool narrower = true;      ///< convert operands to narrower types
     bool any_order = false;    ///< add up in an order that differs from run to run
-    /// Those that use matrix units: in 16 bits the library's list may begin with one that does not, and takes many
-    /// times as long.
+    /// Try engines first that use matrix units: in 16 bits the library's list may begin with one that does not, and
+    /// takes many times as long.
     bool matrix_units_first = false;
   };
   /// Chooses an engine, of those that may take the graph the first behind `skipped` ones. False when there is none

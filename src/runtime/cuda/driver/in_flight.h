@@ -12,7 +12,8 @@ struct ByteRange {
   bool overlaps(const ByteRange& other) const { return begin < other.end && other.begin < end; }
 };
 
-/// Of one stream, since the last work that waits for all before it and is waited for by all behind it.
+/// What one stream's work may write, since the last work that waits for all before it and is waited for by all behind
+/// it.
 class InFlight {
  public:
   bool none() const { return !anything_ && written_.empty(); }

@@ -77,7 +77,7 @@ class CudaQueue final : public Queue {
     std::vector<InFlight> in_flight;  ///< for each lane
     std::uint32_t lane = 0;
     Event begun = nullptr;
-    /// Of a step that others wait for: when it is done, and what the work up to it may still be writing then.
+    /// When a step that others wait for is done, and what the work up to it may still be writing then.
     struct Done {
       Event event = nullptr;
       InFlight in_flight;

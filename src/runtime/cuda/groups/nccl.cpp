@@ -57,7 +57,7 @@ NcclCombination nccl_combination(std::string_view reduce, DType dtype) {
   if (!library_ops::collectives::combines_off_host(reduce, dtype))
     fail("NCCL has no {} of {}", reduce, torch_name(dtype));
   NcclCombination found = type_of(dtype);
-  // Of booleans, which are 0 or 1, a sum is their or, and a product their and.
+  // The sum of booleans, which are 0 or 1, is their or, and their product their and.
   const bool truth = dtype == DType::Bool;
   if (reduce == "sum") found.operation = truth ? kMost : kSum;
   if (reduce == "avg") found.operation = kAverage;

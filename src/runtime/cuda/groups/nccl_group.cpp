@@ -555,7 +555,7 @@ class NcclGroup final : public ProcessGroup, public QueueWatcher, public std::en
   std::vector<std::unique_ptr<PeerProcess>> processes_;
   NcclComm comm_ = nullptr;
   Stream stream_ = nullptr;
-  // Of whoever starts exchanges.
+  // Used by whoever starts exchanges.
   std::mutex issuing_;
   std::uint64_t sequence_ = 0, recording_ = 0;  ///< exchanges, and recordings that ended
   std::uint64_t collectives_ = 0;               ///< exchanges but for messages, by which all ranks count alike

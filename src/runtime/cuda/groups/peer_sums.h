@@ -34,7 +34,7 @@ struct PeerFailure {
   bool is_at_another = false;
   std::int64_t its_elements = 0, own_elements = 0;  ///< of the two sums
 
-  /// None of a word of zeros.
+  /// The failure that a word tells; nothing for a word of zeros.
   static std::optional<PeerFailure> of(std::uint64_t word);
 };
 

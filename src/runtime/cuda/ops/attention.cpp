@@ -142,7 +142,7 @@ class AttentionGraph : public PreparedCall {
     graph_->product(q, transposed_k, product);
     return scaled(product);
   }
-  /// Without the keys that come after their query.
+  /// Scores without those of keys that come after their query.
   Tensor seen(Tensor scores) {
     const Tensor row = graph_->between(DType::I32, scores_), column = graph_->between(DType::I32, scores_),
                  is_seen = graph_->between(DType::Bool, scores_), kept = f32(scores_);

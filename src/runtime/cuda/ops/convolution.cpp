@@ -196,7 +196,7 @@ void check_types(const ConvolutionProblem& p) {
          short_name(p.y.dtype));
 }
 
-/// Of its operands, each read or written once, and its product.
+/// The work of a convolution: bytes of its operands, each read or written once, and its multiplications.
 Work work_of(const ConvolutionProblem& p) {
   Work work{.dtype = p.x.dtype, .tf32 = p.tf32};
   for (const BoundView* v : {&p.x, &p.weight, &p.y}) work.bytes += static_cast<double>(dense_bytes(*v));
@@ -254,8 +254,8 @@ class ConvolutionOp : public CachedOp {
     return made->is_ready() ? std::move(made) : nullptr;
   }
 
-  /// The first that an engine takes: in the layout in which more of the operands lie or in the other, whole or with
-  /// what follows as a graph of its own, by the bytes that are moved besides.
+  /// The first call that an engine takes: in the layout in which more of the operands lie or in the other, whole or
+  /// with what follows as a graph of its own, by the bytes that are moved besides.
   std::unique_ptr<PreparedCall> first_call(const ConvolutionProblem& p, Way& way) {
     std::vector<const BoundView*> views{&p.x, &p.weight, &p.y};
     for (const BoundView& operand : p.operands) views.push_back(&operand);

@@ -149,7 +149,7 @@ class ConvolutionWeightsOp : public CachedOp {
     return made->is_ready() ? std::move(made) : nullptr;
   }
 
-  /// Of its operands, each read or written once, and its product.
+  /// The work of the gradient: bytes of its operands, each read or written once, and its multiplications.
   static Work work_of(const WeightGradientProblem& p) {
     Work work{.dtype = p.x.dtype, .tf32 = p.tf32};
     for (const BoundView* v : {&p.x, &p.dy, &p.dw}) work.bytes += static_cast<double>(dense_bytes(*v));

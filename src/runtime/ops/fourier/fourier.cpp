@@ -115,7 +115,7 @@ class FourierOf : public LibraryOp {
   virtual void block(std::int64_t index, std::span<const void* const> inputs, std::span<void* const> outputs, Pair<T> x,
                      Pair<T> other) const = 0;
 
-  /// As many sequences as there are lanes, or fewer at the end of a run; none behind the last range.
+  /// A range of as many sequences as there are lanes, or fewer at the end of a run; empty behind the last range.
   struct Range {
     std::int64_t first, count;
   };

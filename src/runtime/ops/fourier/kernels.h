@@ -40,9 +40,10 @@ struct KernelsOf {
   void (*scatter)(const T* from, std::int64_t points, T* to, const Places&);
   /// Each point of all sequences times a number of `table`, in place.
   void (*multiply)(Pair<const T> table, std::int64_t points, Pair<T> x);
-  /// Of the transform of sequences a + i b: the first points of the transform of a, or of b where `second`.
+  /// From the transform of sequences a + i b, writes the first `points` points of the transform of a, or of b where
+  /// `second`.
   void (*take_apart)(Pair<const T> both, std::int64_t length, bool second, std::int64_t points, Pair<T> one);
-  /// The other way round: the first half of a Hermitian sequence of `length` points, times i where `second`, is written
+  /// Undoes `take_apart`: the first half of a Hermitian sequence of `length` points, times i where `second`, is written
   /// to `both` as a whole one, or added to it where `second`.
   void (*put_together)(Pair<const T> half, std::int64_t length, bool second, Pair<T> both);
 };

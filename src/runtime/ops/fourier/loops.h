@@ -172,7 +172,7 @@ void exchange(Vector<T>& a, Vector<T>& b, Indices<kAt...>) {
   a = upper;
 }
 
-/// As many vectors as each has lanes, turned over; inlined, so that they stay in registers.
+/// Transposes as many vectors as each has lanes; inlined, so that they stay in registers.
 template <class T, int kDistance = kLanes<T> / 2>
 [[gnu::always_inline]] inline void transpose(Vector<T> (&x)[kLanes<T>]) {
   if constexpr (kDistance > 0) {

@@ -11,8 +11,8 @@ namespace coil::runtime::fourier {
 template <class T>
 class Transform {
  public:
-  /// Of any length, at least 1. A length with a prime factor above kLargestFactor goes by way of a convolution, whose
-  /// length is a power of two (Bluestein 1970).
+  /// A transform of any length, at least 1. A length with a prime factor above kLargestFactor goes by way of a
+  /// convolution, whose length is a power of two (Bluestein 1970).
   Transform(std::int64_t length, const KernelsOf<T>&);
 
   std::int64_t length() const { return length_; }
@@ -20,7 +20,7 @@ class Transform {
   std::int64_t room() const { return convolution_ ? convolution_->room() : length_; }
   /// e^(-2 pi i j k / length), summed over the points of `x`. Either array holds the result; the other is overwritten.
   Pair<T> run(Pair<T> x, Pair<T> other) const;
-  /// With e^(2 pi i j k / length).
+  /// The same sum with e^(2 pi i j k / length).
   Pair<T> run_backwards(Pair<T> x, Pair<T> other) const;
 
  private:

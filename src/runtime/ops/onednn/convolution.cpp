@@ -101,7 +101,7 @@ class ConvolutionBuilder {
     return std::ranges::any_of(operands_, [&](const BoundView& o) { return is_misread(pd.impl_info_str(), o); });
   }
 
-  /// With the post-operations before the first one whose operand the kernel misreads.
+  /// The problem with only the post-operations before the first one whose operand the kernel misreads.
   ConvolutionProblem without_operands(std::string_view kernel) const {
     std::size_t operand = 0, count = 0;
     for (const PostOp& op : p_.post) {
@@ -111,7 +111,7 @@ class ConvolutionBuilder {
     return with_post(p_, count);
   }
 
-  /// Those and what follows them by loops of our own.
+  /// A call of oneDNN's for `without_operands`; loops of our own carry out the post-operations that it leaves out.
   std::unique_ptr<PreparedCall> finish_alone(std::string_view kernel) const {
     const ConvolutionProblem head = without_operands(kernel);
     std::vector<EpilogueOperand> operands;

@@ -217,7 +217,8 @@ struct Built {
   bool reference = false;  ///< oneDNN has no other implementation
 };
 
-/// Of operands as they lie, or copied dense where only the reference implementation takes them as they lie.
+/// Builds the call for operands as they lie, or copied dense where only the reference implementation takes them as they
+/// lie.
 Built build_whole(const GemmProblem& p, DType dtype) {
   GemmBuilder natural(p, dtype, false);
   auto call = natural.build();
@@ -228,8 +229,8 @@ Built build_whole(const GemmProblem& p, DType dtype) {
   return {std::move(call), true};
 }
 
-/// With as many post-operations as another implementation than the reference takes (without AVX-512, no sum behind
-/// another one); those that are left by loops of our own.
+/// Builds the call with as many post-operations as an implementation other than the reference takes (without AVX-512,
+/// no sum behind another one). Loops of our own carry out the others.
 std::unique_ptr<PreparedCall> build(const GemmProblem& p, DType dtype) {
   Built whole = build_whole(p, dtype);
   if (!whole.reference) return std::move(whole.call);

@@ -14,7 +14,7 @@ std::unique_ptr<PreparedCall> make_depthwise(const ConvolutionProblem&);
 /// gain.
 std::optional<Packed> pack_depthwise(const ConvolutionProblem&, const Tensor& weight, std::string_view isa);
 
-/// The same for every depthwise convolution in f32, whether it gains or not.
+/// The weight as pack_depthwise makes it, for every depthwise convolution in f32, whether it gains or not.
 std::optional<Packed> pack_any_depthwise(const ConvolutionProblem&, const Tensor& weight, std::string_view isa);
 
 }  // namespace coil::runtime::panels

@@ -264,7 +264,7 @@ class PanelGemm : public PreparedCall {
     return wide_a_ ? pointer<const float>(*wide_a_) + row * k_ : pointer<const float>(a_) + row * a_step_;
   }
 
-  /// Of y, that a panel holds.
+  /// Columns of y that a panel holds.
   std::int64_t columns(std::int64_t panel) const { return std::min(form_.width, n_ - panel * form_.width); }
 
   void finish(std::int64_t panel, std::int64_t row, std::int64_t end, const float* sum) const {

@@ -19,8 +19,8 @@ std::unique_ptr<PreparedCall> make_gemm(const GemmProblem&);
 /// for products too small to gain.
 std::optional<Packed> pack_gemm(const GemmProblem&, const Tensor& weight, std::string_view isa);
 
-/// The same in each call: whether this machine multiplies operands of these types so, what the form is called, how many
-/// bytes it takes, and a matrix `b` of [K, N] brought into it.
+/// For a matrix that is packed in each call: whether this machine multiplies operands of these types so, what the form
+/// is called, how many bytes it takes, and a matrix `b` of [K, N] brought into it.
 bool multiplies(const GemmProblem&);
 /// `width`: the columns of a panel, 16 to 64.
 constexpr std::int64_t kWidestPanel = 64;
@@ -33,7 +33,8 @@ void pack(std::byte* to, const std::byte* from, const BoundView& b, std::int64_t
 std::int64_t widest_panel(std::string_view isa);
 /// The columns of a panel for so many results, on machines whose widest panel has `widest`.
 std::int64_t panel_width(std::int64_t results, std::int64_t widest);
-/// Of a packed weight's form. Throws Error where there is no such form, or this machine has no vectors for it.
+/// The columns of a panel in a packed weight's form. Throws Error where there is no such form, or this machine has no
+/// vectors for it.
 std::int64_t width_of_form(std::string_view packed_form);
 
 bool machine_has_kernels();

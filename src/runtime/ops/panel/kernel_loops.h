@@ -36,7 +36,7 @@ Vector load_as(const void* from, Element element) {
 
 constexpr std::int64_t bytes_of(Element e) { return e == Element::F32 ? 4 : 2; }
 
-/// The first `count` elements; zeros behind them.
+/// A vector of the first `count` elements at `from`, with zeros behind them.
 Vector load_part(const void* from, Element element, int count) {
   if (count >= kLanes) return load_as(from, element);
   char whole[kBytes] = {};

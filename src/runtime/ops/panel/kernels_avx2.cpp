@@ -13,7 +13,7 @@
 
 typedef float CoilVector __attribute__((vector_size(32)));
 
-// Of the C library (libmvec).
+// Vector functions of the C library (libmvec).
 extern "C" {
 CoilVector _ZGVdN8v_expm1f(CoilVector);
 CoilVector _ZGVdN8v_tanhf(CoilVector);
@@ -25,7 +25,8 @@ namespace {
 
 using Vector = CoilVector;
 constexpr int kBytes = sizeof(Vector), kVectors = 2;
-// As many sums as the sixteen registers hold beside a row of the panel and an element.
+// Rows at once, by the vectors of a panel: as many sums as the sixteen registers hold beside a row of the panel and an
+// element.
 constexpr int kRowsOf[] = {0, 8, 6};
 constexpr int kLanes = kBytes / 4, kWidth = kVectors * kLanes;
 constexpr std::int64_t kDepth = 768;
@@ -38,7 +39,7 @@ typedef std::int32_t Integers __attribute__((vector_size(kBytes)));
 Vector from_f16(Halves bits) { return (Vector)_mm256_cvtph_ps((__m128i)bits); }
 Halves to_f16(Vector x) { return (Halves)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT); }
 
-/// Of the first lanes of a vector.
+/// A mask of the first lanes of a vector.
 struct Mask {
   int count;
   Integers lanes;

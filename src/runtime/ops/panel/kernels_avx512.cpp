@@ -13,7 +13,7 @@
 
 typedef float CoilVector __attribute__((vector_size(64)));
 
-// Of the C library (libmvec).
+// Vector functions of the C library (libmvec).
 extern "C" {
 CoilVector _ZGVeN16v_expm1f(CoilVector);
 CoilVector _ZGVeN16v_tanhf(CoilVector);
@@ -25,8 +25,8 @@ namespace {
 
 using Vector = CoilVector;
 constexpr int kBytes = sizeof(Vector), kVectors = 4;
-// As many sums as registers hold beside a row of the panel; of narrow panels as many rows as there are registers for
-// their addresses.
+// Rows at once, by the vectors of a panel: as many sums as registers hold beside a row of the panel; of narrow panels
+// as many rows as there are registers for their addresses.
 constexpr int kRowsOf[] = {0, 10, 9, 7, 6};
 constexpr int kLanes = kBytes / 4, kWidth = kVectors * kLanes;
 constexpr std::int64_t kDepth = 768;
@@ -37,7 +37,7 @@ typedef std::uint16_t Halves __attribute__((vector_size(kBytes / 2)));
 Vector from_f16(Halves bits) { return (Vector)_mm512_cvtph_ps((__m256i)bits); }
 Halves to_f16(Vector x) { return (Halves)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT); }
 
-/// Of the first lanes of a vector.
+/// A mask of the first lanes of a vector.
 using Mask = __mmask16;
 Mask mask_of(int count) { return static_cast<Mask>(count < kLanes ? (1u << count) - 1 : 0xffff); }
 /// Zeros where the mask has nothing.

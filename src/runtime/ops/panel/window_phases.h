@@ -14,7 +14,8 @@ struct Tap {
   std::int64_t offset = 0;  ///< from the place in x where a result's window begins
 };
 
-/// Of one dimension: results `start + step * q` for q below `count` read x at `from_step * q` plus each tap's offset.
+/// One dimension of a phase: results `start + step * q` for q below `count` read x at `from_step * q` plus each tap's
+/// offset.
 struct PhaseAxis {
   std::int64_t start = 0, step = 1, count = 1, from_step = 1;
   std::vector<Tap> taps = {{}};  ///< by offset, ascending

@@ -145,7 +145,7 @@ class Windows : public ConvolutionCall {
     return at;
   }
 
-  /// Of y, in rows of channels.
+  /// The number of a result's row in y, as rows of channels.
   std::int64_t result_row(const Job& job, const Position& at) const {
     std::int64_t row = at.image;
     for (std::size_t d = 0; d < kDims; ++d)

@@ -19,7 +19,7 @@ std::optional<Packed> pack_windows(const ConvolutionProblem&, const Tensor& weig
 
 std::optional<WeightForm> windows_form(const ConvolutionProblem&, std::string_view isa);
 
-/// The same for every convolution in f32, whether it gains or not.
+/// The weight in panels as pack_windows makes it, for every convolution in f32, whether it gains or not.
 std::optional<Packed> pack_any_windows(const ConvolutionProblem&, const Tensor& weight, std::string_view isa);
 
 }  // namespace coil::runtime::panels

@@ -85,13 +85,14 @@ class Winograd : public ConvolutionCall {
 
   Points points() const { return {points_.data(), static_cast<int>(points_.size())}; }
   std::int64_t terms() const { return s_.transforms.terms(); }
-  /// Of this machine's, to hold a panel's columns.
+  /// How many vectors of this machine hold a panel's columns.
   int vectors_of(std::int64_t panel) const {
     return static_cast<int>((s_.columns(panel) + kernels_.lanes - 1) / kernels_.lanes);
   }
 
-  /// As many tiles as have their terms in the second-level cache, and in a fourth of what the call reads and writes,
-  /// but no fewer than multiply a panel at the processor's speed: six rows where the weight stays in that cache too.
+  /// Gives a slice as many tiles as have their terms in the second-level cache, and in a fourth of what the call reads
+  /// and writes, but no fewer than multiply a panel at the processor's speed: six rows where the weight stays in that
+  /// cache too.
   void describe_slices(const ConvolutionProblem& p) {
     constexpr std::int64_t kMostFloats = 128 << 10, kNearBytes = 768 << 10, kLeastNear = 6, kLeastFar = 16;
     const std::int64_t tiles = p.x.sizes[0] * down_ * across_,
@@ -112,8 +113,8 @@ class Winograd : public ConvolutionCall {
     return {index / (down_ * across_), index / across_ % down_, index % across_};
   }
 
-  /// Of one thread: the terms of a slice's input and of its products, results that wait for their post-operations, and
-  /// which tiles' squares are bounded.
+  /// Working memory of one thread: the terms of a slice's input and of its products, results that wait for their
+  /// post-operations, and which tiles' squares are bounded.
   struct Slice {
     float *v, *m, *sums;
     std::vector<char> bounded;
