@@ -1,5 +1,5 @@
-"""Assertions about data, as Dynamo makes them of some of Python's and as `torch.export` keeps them: the run ends with the
-message where one does not hold, and the next run is as good as any.
+"""Assertions about data, which Dynamo and torch.export keep: the run ends with the message where one does not hold, and
+the next run is as good as any.
 """
 
 import pathlib
