@@ -18,8 +18,8 @@ constexpr std::int64_t kMostTaps = 128;     // of a window
 // The greatest share of all loads that no other result has as well: with more, nothing is won.
 constexpr double kMostApart = 0.8, kMostApartOfWeights = kMostApart / 2;
 constexpr int kWindowThreads = 128;  // of a block
-// Of a gradient of weights: places of a window for which a thread has sums, sums in all, additions written out, places
-// along a dimension, and points along the sum that it takes at once.
+// For a gradient of weights: sums of a thread in all, additions that its text writes out, places of a window along a
+// dimension, and points along the sum that it takes at once.
 constexpr int kMostSums = 100, kMostSumsText = 400, kMostPlaces = 16, kMostPoints = 8;
 
 /// A block's threads: as many side by side as there are vectors, within a tenth.
