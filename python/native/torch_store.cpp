@@ -1,7 +1,6 @@
 #include "torch_store.h"
 
-#include <thread>
-
+#include "runtime/groups/stores.h"
 #include "support/error.h"
 
 namespace coil::python {
@@ -45,15 +44,8 @@ class TorchStore final : public runtime::groups::Store {
     });
   }
 
-  /// Asks again and again: torch's own wait keeps all others from the store's connection.
   std::string get(const std::string& key, Milliseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    for (Milliseconds pause{1}; !has(key); pause = std::min(pause * 2, Milliseconds{16})) {
-      if (std::chrono::steady_clock::now() >= deadline)
-        fail("nobody has set {} in the process group's store within {} s", key,
-             std::chrono::duration<double>(timeout).count());
-      std::this_thread::sleep_for(pause);
-    }
+    runtime::groups::await_key(*this, key, timeout, "the process group's store");
     return in_python([&] {
       const auto value = nb::cast<nb::bytes>(store_.attr("get")(key.c_str()));
       return std::string(value.c_str(), value.size());

@@ -4,34 +4,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "support/error.h"
+#include "support/temporary_folder.h"
 
 namespace coil::cli {
 namespace {
-
-/// A folder that is gone, with what is in it, when the object is.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "coil-ranks-XXXXXX").string();
-    if (!::mkdtemp(name.data())) fail("no temporary folder can be made in {}", name);
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// This process's command line, without `--ranks N` or `--ranks=N`.
 std::vector<std::string> own_arguments() {
@@ -69,9 +54,17 @@ pid_t start(std::vector<std::string> arguments, int rank, int ranks, const std::
 }  // namespace
 
 std::optional<Rank> rank_of_environment() {
-  const char *rank = std::getenv("RANK"), *size = std::getenv("WORLD_SIZE");
+  const auto number = [](const char* name) -> std::optional<int> {
+    const char* text = std::getenv(name);
+    if (!text) return std::nullopt;
+    int value = 0;
+    const auto [end, error] = std::from_chars(text, text + std::strlen(text), value);
+    if (error != std::errc() || *end != '\0' || value < 0) fail("the environment's {} is no number: '{}'", name, text);
+    return value;
+  };
+  const auto rank = number("RANK"), size = number("WORLD_SIZE");
   if (!rank || !size) return std::nullopt;
-  return Rank{std::atoi(rank), std::max(1, std::atoi(size))};
+  return Rank{*rank, std::max(1, *size)};
 }
 
 void run_ranks(int ranks) {

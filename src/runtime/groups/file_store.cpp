@@ -1,6 +1,5 @@
 // A store in a folder: a key is a file that is written aside and renamed into place.
 #include <filesystem>
-#include <thread>
 
 #include "runtime/groups/stores.h"
 #include "support/error.h"
@@ -25,13 +24,7 @@ class FileStore final : public Store {
   }
 
   std::string get(const std::string& key, Milliseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    for (Milliseconds pause{1}; !has(key); pause = std::min(pause * 2, Milliseconds{16})) {
-      if (std::chrono::steady_clock::now() >= deadline)
-        fail("nobody has set {} in the store {} within {} s", key, folder_.string(),
-             std::chrono::duration<double>(timeout).count());
-      std::this_thread::sleep_for(pause);
-    }
+    await_key(*this, key, timeout, "the store " + folder_.string());
     return read_file(path(key));
   }
 

@@ -21,6 +21,10 @@ std::shared_ptr<Store> open_tcp_store(const std::string& host, int port, bool se
 std::shared_ptr<Store> open_held_store(const std::string& host, int port, const std::string& run, int rank,
                                        Milliseconds timeout);
 
+/// Returns when the key is in the store, which is asked again and again, ever more seldom: no one waits with the
+/// store's connection to itself. Throws Error, which calls the store by `name`, where the time passes before.
+void await_key(Store&, const std::string& key, Milliseconds timeout, const std::string& name);
+
 /// The same store, every key behind a prefix.
 std::shared_ptr<Store> with_prefix(std::shared_ptr<Store>, std::string prefix);
 

@@ -156,13 +156,7 @@ class TcpStore final : public Store {
   }
 
   std::string get(const std::string& key, Milliseconds timeout) override {
-    const auto deadline = std::chrono::steady_clock::now() + timeout;
-    for (Milliseconds pause{1}; !has(key); pause = std::min(pause * 2, Milliseconds{16})) {
-      if (std::chrono::steady_clock::now() >= deadline)
-        fail("nobody has set {} in the store at {} within {} s", key, where_,
-             std::chrono::duration<double>(timeout).count());
-      std::this_thread::sleep_for(pause);
-    }
+    await_key(*this, key, timeout, "the store at " + where_);
     const std::lock_guard lock(mutex_);
     StoreMessage(Request::Get).add_text(kKeys + key).send(socket_);
     return socket_.receive_text();
