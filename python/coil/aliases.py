@@ -46,25 +46,14 @@ def view_written_inputs(gm):
     free: AOTAutograd makes them again by the strides and the offset of what the graph gives, which would be a view of
     the value that is written, or memory of its own.
     """
-    context = torch._guards.TracingContext.try_get()
-    meta = context and context.fw_metadata
-    written = {n.args[0]: n for n in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
-    placeholders = gm.graph.find_nodes(op="placeholder")
-    if meta is None or not written or len(placeholders) != len(meta.input_info):
-        return
     output = gm.graph.output_node()
     results = list(output.args[0])
-    first = len(meta.mutated_inp_runtime_indices)
-    for k, info in enumerate(meta.output_info, first):
-        base = (
-            info.base_idx is not None and info.output_type is OutputType.alias_of_input and placeholders[info.base_idx]
-        )
-        if base in written and isinstance(results[k], torch.fx.Node):
-            view = results[k].meta["val"]
-            if _is_free(view) and _sees_elements(view, base.meta["val"]):
-                steps = _steps(results[k], written[base].args[1])
-                again = steps is not None and _seen_again(gm.graph, output, base, steps)
-                results[k] = again or _viewed(gm.graph, output, base, view)
+    for k, base, value in _views_of_inputs(gm):
+        view = results[k].meta["val"]
+        if value is not base and _is_free(view) and _sees_elements(view, base.meta["val"]):
+            steps = _steps(results[k], value)
+            again = steps is not None and _seen_again(gm.graph, output, base, steps)
+            results[k] = again or _viewed(gm.graph, output, base, view)
     output.args = (tuple(results),)
 
 
@@ -95,25 +84,15 @@ def leave_to_torch(gm):
     numbers, or negated, where sizes are free. AOTAutograd asks such a result what it is a view of, and how. Gives the
     graph of those views, and which results they are; None where there are none.
     """
-    context = torch._guards.TracingContext.try_get()
-    meta = context and context.fw_metadata
-    placeholders = gm.graph.find_nodes(op="placeholder")
-    if meta is None or len(placeholders) != len(meta.input_info):
-        return None
-    written = {n.args[0]: n for n in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
     output = gm.graph.output_node()
     results, found = list(output.args[0]), {}
-    for k, info in enumerate(meta.output_info, len(meta.mutated_inp_runtime_indices)):
-        if info.output_type is not OutputType.alias_of_input or not isinstance(results[k], torch.fx.Node):
+    for k, base, value in _views_of_inputs(gm):
+        if not _sees_other_numbers(results[k].meta["val"], base.meta["val"]):
             continue
-        base, view = placeholders[info.base_idx], results[k].meta["val"]
-        if not _sees_other_numbers(view, base.meta["val"]):
-            continue
-        value = written[base].args[1] if base in written else base
         steps = _steps(results[k], value) or ()
         if any(_is_free(t) for t in (step.meta["val"] for step in steps) if isinstance(t, torch.Tensor)):
             found[k] = base, value
-    views = found and _graph_of(gm, placeholders, dict(found.values()), [results[k] for k in found])
+    views = found and _graph_of(gm, dict(found.values()), [results[k] for k in found])
     if not views:
         return None
     for k in found:
@@ -123,10 +102,28 @@ def leave_to_torch(gm):
     return views, list(found)
 
 
-def _graph_of(gm, placeholders, values, wanted):
+def _views_of_inputs(gm):
+    """For each result that AOTAutograd sees as a view of an input: its place, the input, and the value that the input
+    has in the end, which is another node's where the graph writes to it.
+    """
+    context = torch._guards.TracingContext.try_get()
+    meta = context and context.fw_metadata
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    if meta is None or len(placeholders) != len(meta.input_info):
+        return
+    written = {n.args[0]: n for n in gm.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)}
+    results = gm.graph.output_node().args[0]
+    for k, info in enumerate(meta.output_info, len(meta.mutated_inp_runtime_indices)):
+        aliases = info.base_idx is not None and info.output_type is OutputType.alias_of_input
+        if aliases and isinstance(results[k], torch.fx.Node):
+            base = placeholders[info.base_idx]
+            yield k, base, written[base].args[1] if base in written else base
+
+
+def _graph_of(gm, values, wanted):
     """A graph of views alone. `values`: what the inputs hold in the end. None where a number is made of elements."""
     graph = torch.fx.Graph()
-    made = {node: graph.node_copy(node) for node in placeholders}
+    made = {node: graph.node_copy(node) for node in gm.graph.find_nodes(op="placeholder")}
     made |= {value: made[base] for base, value in values.items()}
 
     def copied(node):
