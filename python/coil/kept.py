@@ -38,7 +38,7 @@ _loading = contextvars.ContextVar("loading", default=None)
 
 
 def build():
-    """Names this build of Coil, its Python files, the libraries that it has loaded, and the machine's instructions."""
+    """Names this build of Coil, its Python files and the machine's instructions."""
     return f"{_native.build_and_machine()} {_sources()}"
 
 
@@ -246,7 +246,7 @@ def name(gm, inputs, options):
     folder = None if options.cache == default_cache() else str(options.cache)
     gm._coil_options = repr(
         (
-            *(build(), options.key(), options.record, options.recordings),
+            *(build(), _native.libraries_hash(), options.key(), options.record, options.recordings),
             *(options.fallback_random, options.size_facts, folder, _machine(inputs), _place_among_ranks()),
         )
     )

@@ -75,13 +75,14 @@ const std::string& build_id() {
 
 }  // namespace
 
-std::string build_and_machine() { return build_id() + " " + machine_isa() + " " + libraries_hash(); }
+std::string build_and_machine() { return build_id() + " " + machine_isa(); }
 
 std::string cache_entry(const fx::GraphModule& module, const CompileOptions& options) {
   Hasher h;
   const Device device = parse_device(options.device);
   const bool is_cuda = device.type == DeviceType::CUDA;
   h.add(build_and_machine())
+      .add(libraries_hash())
       .add(options.device)
       .add(is_cuda ? codegen::device_arch(device.index).value_or("") : "")
       .add(static_cast<std::uint64_t>(options.threads));

@@ -11,11 +11,11 @@
 
 namespace coil::python {
 
-/// The entry of a graph under options: names everything that the result depends on, build_and_machine() included.
+/// The entry of a graph under options: names everything that the result depends on, build_and_machine() and the
+/// libraries loaded so far included.
 std::string cache_entry(const fx::GraphModule&, const CompileOptions&);
 
-/// This build of Coil, the machine's instruction set, and the libraries loaded so far: two processes that agree on it
-/// may exchange entries.
+/// This build of Coil and the machine's instruction set: two processes that agree on it may exchange compiled graphs.
 std::string build_and_machine();
 
 struct CachedCompile {

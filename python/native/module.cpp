@@ -11,6 +11,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "coil/runtime.h"
+#include "compiler/extension.h"
 #include "compiler/library.h"
 #include "compiler/options.h"
 #include "device/pieces.h"
@@ -301,8 +302,8 @@ void bind_compiler(nb::module_& m) {
     CallPattern pattern = plain_pattern(program.plan);
     return std::make_unique<CompiledGraph>(std::move(program), CompileReport{}, std::move(pattern));
   });
-  m.def("build_and_machine", &build_and_machine,
-        "Two processes for which this is equal may exchange entries of the cache of graphs.");
+  m.def("build_and_machine", &build_and_machine, "Two processes for which this is equal may exchange compiled graphs.");
+  m.def("libraries_hash", &libraries_hash, "Of the libraries loaded so far, on which a compile may depend.");
   m.def(
       "restore",
       [](const std::filesystem::path& cache, const std::string& entry,

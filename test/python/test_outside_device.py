@@ -313,9 +313,9 @@ def test_caches_know_which_library_was_loaded(toy, tmp_path):
     told = """
 import sys
 from coil import _native, load_library
-before = _native.build_and_machine()
+assert not _native.libraries_hash()
 load_library(sys.argv[1])
-print(_native.build_and_machine().removeprefix(before))
+print(_native.libraries_hash())
 """
     changed = tmp_path / pathlib.Path(toy).name
     changed.write_bytes(pathlib.Path(toy).read_bytes() + b"\0")
@@ -325,6 +325,19 @@ print(_native.build_and_machine().removeprefix(before))
     ).stdout
     assert run(toy) == run(toy) != run(changed)
     assert run(toy).strip()
+
+
+def test_artifacts_for_the_host_need_no_library(toy, tmp_path):
+    """What a process compiled for the host beside a library is loaded by one that has not loaded it."""
+    package.load_library(toy)
+    graph = torch.fx.symbolic_trace(lambda x: (x * 2 + 1,))
+    package.standalone_compile(graph, [torch.ones(3)], dynamic_shapes="from_example_inputs").save(path=tmp_path / "a")
+    told = "import sys, torch, coil; print(coil.CompiledArtifact.load(path=sys.argv[1])(torch.ones(3))[0].tolist())"
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "build/python")}
+    got = subprocess.run(
+        [sys.executable, "-c", told, tmp_path / "a"], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    assert got.strip() == "[3.0, 3.0, 3.0]"
 
 
 def test_training_with_torch_compile(toy):
