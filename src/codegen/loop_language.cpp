@@ -221,13 +221,12 @@ class Writer {
     return fmt::format("({})({})", language_.type(type), x);
   }
 
-  /// Where this index counts from the start of a dimension; 0 where it is out of range, which fails the run.
+  /// This index into a dimension; 0 where it is out of range, which fails the run.
   std::string checked(const std::string& index, const std::string& size) {
     may_fail_ = true;
-    const std::string at = named(DType::I64, fmt::format("{0} < 0 ? {0} + {1} : {0}", index, size));
-    const std::string inside = named(DType::Bool, fmt::format("{0} >= 0 && {0} < {1}", at, size));
+    const std::string inside = named(DType::Bool, fmt::format("{0} >= 0 && {0} < {1}", index, size));
     line("if (!{}) *failed = 1;", inside);
-    return fmt::format("{} ? {} : 0", inside, at);
+    return fmt::format("{} ? {} : 0", inside, index);
   }
 
   /// The value of an index expression; `indirect` are the values that its variables x0, x1, … stand for.

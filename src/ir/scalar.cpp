@@ -277,8 +277,7 @@ Scalar ScalarPool::bitcast(Scalar s, DType to) {
 Scalar ScalarPool::check_index(Scalar s, Expr size) {
   COIL_CHECK(s->dtype == DType::I64, "indices are I64");
   if (is_constant(s))
-    if (auto n = size.constant(); n && s->integer >= -*n && s->integer < *n)
-      return constant_int(DType::I64, s->integer < 0 ? s->integer + *n : s->integer);
+    if (auto n = size.constant(); n && s->integer >= 0 && s->integer < *n) return s;
   return intern({.op = ScalarOp::CheckIndex, .dtype = DType::I64, .args = {s}, .index = {size}});
 }
 

@@ -69,8 +69,8 @@ enum class ScalarOp : std::uint8_t {
   Cast,        ///< conversion of args[0] to `dtype`, as torch converts
   Round,       ///< f32 args[0] rounded to the precision of `rounded` (f16, bf16): what `to` means inside a fused body
   Bitcast,     ///< the bits of args[0] as `dtype` of the same width
-  CheckIndex,  ///< I64 args[0], an index into a dimension of size index[0]: negative values count from the end; out of
-               ///< range sets the kernel's status and gives 0
+  CheckIndex,  ///< I64 args[0], an index into a dimension of size index[0]: what is negative or not below the size sets
+               ///< the kernel's status and gives 0
   Random,  ///< 32 random bits (U32) of element index[0]: a function of the I64 seed args[0], of the operator's number
            ///< `integer` and the element alone, so that what is computed again is the same (device/shared/philox.h)
 #define X(e, ...) e,

@@ -231,16 +231,35 @@ BufferView open_operand(Context& ctx, const TensorBox& box) {
   return view;
 }
 
+namespace {
+
+/// The index expression that an I64 element is, where it is one.
+std::optional<Expr> as_expression(Element at) {
+  if (at.scalar->op == ScalarOp::Index) return at.scalar->index[0];
+  if (at.scalar->op == ScalarOp::Constant) return Expr(at.scalar->integer);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Element from_either_end(Context& ctx, Element index, Expr size, const std::vector<sym::LoopVar>& loops) {
+  const Element at = index.cast(DType::I64);
+  if (const auto e = as_expression(at)) {
+    auto& env = ctx.graph.env();
+    if (env.statically_known_true(sym::ge(*e, 0), loops)) return at;
+    if (env.statically_known_true(sym::lt(*e, 0), loops)) return index_value(ctx, *e + size);
+  }
+  return where(lt(at, 0.0), at + index_value(ctx, size), at);
+}
+
 Expr indirect_index(Context& ctx, Element index, Expr size, const std::vector<sym::LoopVar>& loops,
                     std::vector<Scalar>& indirect) {
   auto& env = ctx.graph.env();
   Element at = index.cast(DType::I64);
-  const bool is_known = at.scalar->op == ScalarOp::Index || at.scalar->op == ScalarOp::Constant;
-  if (is_known) {
-    Expr e = at.scalar->op == ScalarOp::Index ? at.scalar->index[0] : Expr(at.scalar->integer);
-    if (env.statically_known_true(sym::lt(e, 0), loops)) e = e + size;
-    if (env.statically_known_true(sym::ge(e, 0), loops) && env.statically_known_true(sym::lt(e, size), loops)) return e;
-  }
+  const auto e = as_expression(at);
+  const bool is_inside =
+      e && env.statically_known_true(sym::ge(*e, 0), loops) && env.statically_known_true(sym::lt(*e, size), loops);
+  if (is_inside) return *e;
   indirect.push_back(ctx.graph.pool().check_index(at, size));
   return ctx.graph.pool().indirect(indirect.size() - 1);
 }

@@ -123,6 +123,8 @@ bool lies_in_vectors(const BufferView&, std::int64_t bytes);
 /// A library operand for an operation that takes it in any layout. If the operand is a range of each dimension of a
 /// computed value, the layout of that value stays open until layouts are chosen (ir/relayout.h).
 BufferView open_operand(Context&, const TensorBox&);
+/// An I64 index into a dimension of this size, counted from its start where it is negative and counts from the end.
+Element from_either_end(Context&, Element index, Expr size, const std::vector<sym::LoopVar>& loops);
 /// An index that is data, as an index expression. The value is checked against `size` and joins `indirect`, and the
 /// result is its variable x<k>. A value that is an index expression and certainly in range is returned as it is.
 Expr indirect_index(Context&, Element index, Expr size, const std::vector<sym::LoopVar>& loops,

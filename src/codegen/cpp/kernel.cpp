@@ -394,6 +394,8 @@ std::optional<std::vector<std::string>> Printer::next_places(Scalar load) {
   std::vector<std::string> out;
   for (Scalar a : load->args) {
     if (a->op == ScalarOp::CheckIndex) a = a->args[0];
+    // An index that may count from the end is fetched for as if it did not.
+    if (a->op == ScalarOp::Where) a = a->args[2];
     if (a->op != ScalarOp::LinearLoad || a->dtype != DType::I64 || !a->args.empty() || a->mask ||
         made_.contains(a->buffer) || depth(a) > 0)
       return std::nullopt;

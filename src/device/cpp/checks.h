@@ -4,14 +4,10 @@
 
 // @piece coil_check coil_place
 static inline i64 coil_check(i64 index, i64 size, i64* status) {
-  if (index < 0) index += size;
   if ((u64)index >= (u64)size) {
     *status = 1;
     return 0;
   }
   return index;
 }
-static inline i64 coil_place(i64 index, i64 size) {
-  if (index < 0) index += size;
-  return (u64)index < (u64)size ? index : -1;
-}
+static inline i64 coil_place(i64 index, i64 size) { return (u64)index < (u64)size ? index : -1; }

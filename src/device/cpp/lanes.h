@@ -153,10 +153,8 @@ template <class H> COIL_FN twice<H> c_prefix_$f(twice<H> x) {
 // @end
 
 // @piece c_check
-// Indices into a dimension of this size, of the first n lanes: negative ones count from the end, others outside set the
-// status and become 0.
+// Indices into a dimension of this size, of the first n lanes: those outside set the status and become 0.
 COIL_FN i64v c_check(i64v x, i64 size, i64 n, i64* status) {
-  x = {x.a < 0 ? x.a + size : x.a, x.b < 0 ? x.b + size : x.b};
   const boolv in = c_and(c_mask(i64v{(i64h)((u64h)x.a < (u64)size), (i64h)((u64h)x.b < (u64)size)}), c_firstn(n));
   if (__builtin_expect(c_bits(in) != (n == COIL_L ? (1u << COIL_L) - 1u : (1u << n) - 1u), 0)) *status = 1;
   return c_where(in, x, i64v{});

@@ -3,13 +3,9 @@
 #pragma once
 
 // @piece indices
-template <class I> C_FN bool c_outside(I index, i64 size) {
-  const i64 i = (i64)index;
-  return (u64)(i < 0 ? i + size : i) >= (u64)size;
-}
+template <class I> C_FN bool c_outside(I index, i64 size) { return (u64)(i64)index >= (u64)size; }
 template <class I, class S> C_FN i64 c_check(I index, i64 size, S status) {
-  i64 i = (i64)index;
-  if (i < 0) i += size;
+  const i64 i = (i64)index;
   if ((u64)i >= (u64)size) {
     c_fail(status);
     return 0;

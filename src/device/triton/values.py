@@ -308,12 +308,10 @@ def c_fail(failed, status):
 
 
 # @piece c_check
-# An index that data decides: the same counted from the front, and whether it lies inside. It fails where one does not,
-# of those that are there.
+# An index that data decides, and whether it lies inside. It fails where one does not, of those that are there.
 @triton.jit
 def c_check(index, size, there, status):
     index = tl.cast(index, tl.int64)
-    index = tl.where(index < 0, index + size, index)
     inside = (index >= 0) & (index < size)
     c_fail(tl.reduce(tl.cast(there & (inside == 0), tl.int32), None, c_combine_or), status)
     return index, inside

@@ -91,7 +91,8 @@ Lowered index(Context& ctx, const Values& args) {
       const bool repeated = tensor.sizes[k] != shape[dim] && is_one(ctx, tensor.sizes[k]);
       i.push_back(repeated ? Expr(0) : ctx.graph.ivar(at + dim));
     }
-    where_read.push_back(indirect_index(ctx, element_at(ctx, tensor, i, sizes), box.sizes[d], loops, indirect));
+    const Element position = from_either_end(ctx, element_at(ctx, tensor, i, sizes), box.sizes[d], loops);
+    where_read.push_back(indirect_index(ctx, position, box.sizes[d], loops, indirect));
   }
   return result(ctx, {&ctx.graph.pool(), box.load(where_read, loops, nullptr, std::move(indirect))});
 }
@@ -132,7 +133,8 @@ Lowered take(Context& ctx, const Values& args) {
   const Exprs& sizes = ctx.result().sizes;
   const auto loops = loop_vars(ctx.graph, sizes);
   std::vector<Scalar> indirect;
-  const Exprs at{indirect_index(ctx, element(ctx, indices, sizes), count, loops, indirect)};
+  const Element position = from_either_end(ctx, element(ctx, indices, sizes), count, loops);
+  const Exprs at{indirect_index(ctx, position, count, loops, indirect)};
   return result(ctx, {&ctx.graph.pool(), flat.load(at, loops, nullptr, std::move(indirect))});
 }
 

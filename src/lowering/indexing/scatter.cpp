@@ -160,6 +160,7 @@ Lowered index_put(Context& ctx, const Values& args) {
   for (std::size_t d = 0; d < self.rank(); ++d)
     if (!indices[d]) sizes.push_back(self.sizes[d]);
   sizes.insert(sizes.begin() + static_cast<std::ptrdiff_t>(at), shape.begin(), shape.end());
+  const auto loops = loop_vars(ctx.graph, sizes);
   std::vector<Scalar> indirect;
   std::size_t next = 0;
   for (std::size_t d = 0; d < self.rank(); ++d) {
@@ -175,7 +176,8 @@ Lowered index_put(Context& ctx, const Values& args) {
       i.push_back(repeated ? Expr(0) : ctx.graph.ivar(at + dim));
     }
     where_stored.push_back(ctx.graph.pool().indirect(indirect.size()));
-    indirect.push_back(position(ctx, element_at(ctx, *indices[d], i, sizes), self.sizes[d]));
+    const Element at_index = element_at(ctx, *indices[d], i, sizes);
+    indirect.push_back(position(ctx, from_either_end(ctx, at_index, self.sizes[d], loops), self.sizes[d]));
   }
   const StoreMode mode = accumulate ? StoreMode::Add : StoreMode::Assign;
   const TensorBox out = fresh_copy(ctx, self, ctx.result(), mode);
@@ -201,8 +203,10 @@ LoweringFunction index_rows(StoreMode mode, bool fill) {
     else
       body = operand(ctx, args[3], sizes, t);
     if (mode == StoreMode::Add) body = body * Element{&ctx.graph.pool(), ctx.number(ctx.node->arg("alpha"), t)};
-    scatter_into(ctx, out, sizes, body, at,
-                 {position(ctx, element_at(ctx, index, {ctx.graph.ivar(dim)}, sizes), out.sizes[dim])}, mode);
+    Element row = element_at(ctx, index, {ctx.graph.ivar(dim)}, sizes);
+    // Negative indices count from the end in index_fill alone.
+    if (fill) row = from_either_end(ctx, row, out.sizes[dim], loop_vars(ctx.graph, sizes));
+    scatter_into(ctx, out, sizes, body, at, {position(ctx, row, out.sizes[dim])}, mode);
     return in_result_dtype(ctx, out);
   };
 }

@@ -24,12 +24,6 @@ Values at_dim(std::int64_t dim, const Value& index) {
 
 Value flat_index(Rewriter& r) { return r.rank(r["index"]) == 0 ? r.unsqueeze(r["index"], 0) : r["index"]; }
 
-Value index_select(Rewriter& r) {
-  const Value& self = r["self"];
-  if (r.rank(self) == 0) return r.call("aten.clone.default", {self});
-  return r.call("aten.index.Tensor", {self, at_dim(r.dim("dim", r.rank(self)), flat_index(r))});
-}
-
 /// index_add, index_copy, index_fill as index_put; `values` broadcasts to the indexed part.
 Value put_at_dim(Rewriter& r, Value values, bool accumulate) {
   Value self = r["self"];
@@ -40,13 +34,21 @@ Value put_at_dim(Rewriter& r, Value values, bool accumulate) {
   return scalar ? r.reshape(made, {}) : made;
 }
 
+/// Whether the lowering takes index_add or index_copy as it is: its indices count from the start alone, those of
+/// index_put from either end.
+bool is_lowered(Rewriter& r) { return r.rank(r["self"]) > 0 && !is_complex(r.dtype(r["self"])); }
+
 Value index_add(Rewriter& r) {
+  if (is_lowered(r)) return None{};
   Value source = r["source"];
   if (r["alpha"] != Value(1)) source = r.mul(source, r["alpha"]);
   return put_at_dim(r, source, true);
 }
 
-Value index_copy(Rewriter& r) { return put_at_dim(r, r["source"], false); }
+Value index_copy(Rewriter& r) {
+  if (is_lowered(r)) return None{};
+  return put_at_dim(r, r["source"], false);
+}
 
 Value index_fill(Rewriter& r) {
   DType type = r.result().dtype;
@@ -148,7 +150,6 @@ Value is_in(Rewriter& r) {
 void decompose_indexing(DecompositionTable& t) {
   t["aten.masked_fill.Scalar"] = masked_fill;
   t["aten.masked_fill.Tensor"] = masked_fill;
-  t["aten.index_select.default"] = index_select;
   t["aten.index_add.default"] = index_add;
   t["aten.index_copy.default"] = index_copy;
   t["aten.index_fill.int_Scalar"] = index_fill;
