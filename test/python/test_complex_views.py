@@ -1,4 +1,4 @@
-"""Complex results that are windows on a value: strides as eager has them, and one memory for all of them."""
+"""Complex results that are windows on a value, and parts of them: strides as eager has them, and one memory for all."""
 
 import pathlib
 import sys
@@ -120,3 +120,36 @@ def test_packages_see_arguments_that_are_put_off_to_negate(put_off):
     x = put_off()
     for got, want in zip(program(x), Sees()(x), strict=True):
         assert torch.equal(got, want)
+
+
+PARTS_OF_VALUES = {
+    "real": lambda x: torch.fft.fft(x).real,
+    "both": lambda x: ((y := torch.fft.fft(x)).real, y.imag, y),
+    "pieces": lambda x: ((y := torch.polar(x, x + 1))[1:].T.imag, y.real[1]),
+    "of numbers": lambda x: torch.complex(x, x + 1).real,
+    "steps": lambda x: torch.view_as_real(torch.fft.rfft(x))[::2, :, 1].unsqueeze(0),
+    "computed": lambda x: torch.fft.fft2(x).real + 1,
+    "transposed": lambda x: torch.fft.fft(x.T).imag.T,
+    "repeated": lambda x: torch.fft.fft(x).real[:, None].expand(-1, 2, -1),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", PARTS_OF_VALUES)
+def test_packages_show_parts_in_the_memory_of_the_whole(name, dynamic):
+    show, sizes = PARTS_OF_VALUES[name], ((6, 9) if dynamic else (6,))
+
+    class Shows(torch.nn.Module):
+        def forward(self, x):
+            return show(x)
+
+    dims = ({0: torch.export.Dim.AUTO},) if dynamic else None
+    program = coil.compile(torch.export.export(Shows(), (torch.randn(6, 8),), dynamic_shapes=dims))
+    for size in sizes:
+        x = torch.randn(size, 8)
+        want, got = listed(show(x)), listed(program(x))
+        places = [[t.data_ptr() - results[0].data_ptr() for t in results] for results in (want, got)]
+        assert places[0] == places[1]
+        assert [t.stride() for t in got] == [t.stride() for t in want]
+        for one, other in zip(got, want, strict=True):
+            torch.testing.assert_close(one, other)

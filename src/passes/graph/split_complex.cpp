@@ -152,6 +152,12 @@ const Node* source_of(const Node* n) {
   return n;
 }
 
+/// What a complex value is a view of, through views of complex values alone.
+const Node* complex_source_of(const Node* n) {
+  for (const Node* x = viewed_by(n); x && is_complex_value(x->meta.value); x = viewed_by(x)) n = x;
+  return n;
+}
+
 /// Whether a value is memory of an input.
 bool lies_in_an_input(const Node* n) { return source_of(n)->opcode == Opcode::Placeholder; }
 
@@ -162,6 +168,7 @@ class Splitter {
 
   void run() {
     if (!is_branch_) see_inputs();
+    if (!is_branch_) see_computed();
     bool any = take_apart();
     for (Node* n : m_.graph.nodes()) {
       const bool ends = n->opcode == Opcode::Output && !real_views_.empty();
@@ -190,6 +197,37 @@ class Splitter {
     }
     end->set_args(std::move(results));
     if (!stays_.empty()) m_.graph.eliminate_dead_code();
+  }
+
+  /// Results in real numbers that are memory of a computed complex value are seen in the pairs that it consists of.
+  void see_computed() {
+    Node* end = m_.graph.output();
+    Values results = end->args;
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      Value& v = results[k];
+      if (!v.is<Node*>() || !v.as_node()->is_tensor() || is_complex_value(v) || v.as_node()->tensor().rank() == 0)
+        continue;
+      const Node* of = v.as_node();
+      while (of && !is_complex_value(of->meta.value)) of = viewed_by(of);
+      if (!of || lies_in_an_input(of) || !is_dense(complex_source_of(of)->tensor())) continue;
+      seen_as_.emplace(k, v.as_node()->tensor());
+      fx::InsertBefore here(end);
+      Node* pairs = m_.graph.call("aten.view_as_real.default", {const_cast<Node*>(of)});
+      fx::Graph::inherit(pairs, v.as_node());
+      pairs->meta.value = pairs_of(of->tensor());
+      v = pairs;
+    }
+    if (seen_as_.empty()) return;
+    end->set_args(std::move(results));
+    m_.graph.eliminate_dead_code();
+  }
+
+  static TensorMeta pairs_of(TensorMeta meta) {
+    meta.dtype = real_type(meta.dtype);
+    for (Expr& s : meta.strides) s = s * 2;
+    meta.offset = meta.offset * 2;
+    meta.sizes.push_back(2), meta.strides.push_back(1);
+    return meta;
   }
 
   /// The same view of an input by calls that stay; the input itself where `n` is one.
@@ -266,11 +304,20 @@ class Splitter {
     } else if (auto* list = std::get_if<std::vector<Parts>>(&made)) {
       lists_[n] = std::move(*list);
     } else {
-      const Value& value = std::get<Value>(made);
-      if (n->is_call("aten.view_as_real.default") && value.is<Node*>())
-        real_views_.insert_or_assign(value.as_node(), RealView{n->args[0].as_node(), n->tensor()});
-      replace_call(r, value, renaming_);
+      replace_real(r, std::get<Value>(made));
     }
+  }
+
+  /// Puts real numbers in the place of a call, and notes which results see a complex value by it.
+  void replace_real(ComplexRewriter& r, const Value& made) {
+    const Values& before = m_.graph.output()->args;
+    std::vector<std::size_t> shown;
+    if (r.node->is_call("aten.view_as_real.default"))
+      for (std::size_t k = 0; k < before.size(); ++k)
+        if (before[k] == Value(r.node)) shown.push_back(k);
+    const RealView view = shown.empty() ? RealView{} : RealView{r.node->args[0].as_node(), r.node->tensor()};
+    replace_call(r, made, renaming_);
+    for (std::size_t k : shown) real_views_.insert_or_assign(m_.graph.output()->args[k].as_node(), view);
   }
 
   /// Sizes are those of a part, which is there when the whole is not.
@@ -341,11 +388,7 @@ class Splitter {
     view.strides.push_back(1);
     m_.attributes.insert_or_assign(name, view);
     if (m_.exchanged.contains(n->target)) m_.exchanged.insert(name);
-    TensorMeta meta = n->tensor();
-    meta.dtype = view.dtype;
-    for (Expr& s : meta.strides) s = s * 2;
-    meta.sizes.push_back(2);
-    meta.strides.push_back(1);
+    const TensorMeta meta = pairs_of(n->tensor());
     Node* real;
     {
       fx::InsertBefore here(n);
@@ -370,13 +413,16 @@ class Splitter {
     };
     for (const Value& v : args)
       if (const Node* of = shown(v)) results[memory_of(of)].insert(v.as_node());
-    for (Value& v : args) {
+    for (std::size_t k = 0; k < args.size(); ++k) {
+      Value& v = args[k];
       const Node* of = shown(v);
       if (!of) continue;
       const Node* base = memory_of(of);
       const bool alone = results.at(base).size() == 1, is_view = real_views_.contains(v.as_node());
       ComplexRewriter r(m_, const_cast<Node*>(of), parts_);
-      if (is_dense(base->tensor()) && (!alone || !lies_densely(of->tensor())))
+      if (const auto seen = seen_as_.find(k); seen != seen_as_.end())
+        v = window(r, *base, seen->second);
+      else if (is_dense(base->tensor()) && (!alone || !lies_densely(of->tensor())))
         v = window(r, *base, is_view ? real_views_.at(v.as_node()).meta : of->tensor());
       else if (!is_view)
         v = joined(r, parts_.at(of), of->tensor());
@@ -440,6 +486,7 @@ class Splitter {
     TensorMeta meta;
   };
   std::unordered_map<const Node*, RealView> real_views_;
+  std::map<std::size_t, TensorMeta> seen_as_;  ///< by the number of the result
   std::unordered_set<const Node*> stays_;
   std::unordered_map<const Node*, Value> shared_;  ///< memory of values that several results view
   Renaming renaming_;
