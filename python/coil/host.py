@@ -79,6 +79,18 @@ def _sized(op):
     return call
 
 
+def _flat(op):
+    """An operator that gives lists among several results: what they hold counts as results of its own."""
+
+    def call(*args, **kwargs):
+        return [item for r in op(*args, **kwargs) for item in (r if isinstance(r, (list, tuple)) else [r])]
+
+    call._schema = op._schema
+    if hasattr(op, "may_keep_arguments"):
+        call.may_keep_arguments = True
+    return call
+
+
 def _take(ticket):
     return _kept.pop(int(ticket[0]))
 
@@ -172,6 +184,9 @@ def find(name):
     if name.startswith("sized."):
         op = find(name.removeprefix("sized."))
         return op and _sized(op)
+    if name.startswith("flat."):
+        op = find(name.removeprefix("flat."))
+        return op and _flat(op)
     if name.startswith("kept."):
         return _take if find(name.removeprefix("kept.")) else None
     try:

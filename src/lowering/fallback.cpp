@@ -16,9 +16,13 @@ class HostCall {
  public:
   HostCall(Context& ctx, const fx::Node& node) : ctx_(ctx), node_(node), known_(node.op) {
     call_.op = node.target;
-    if (!node.target.starts_with(ops::kFunctional)) return;
-    call_.op = node.target.substr(ops::kFunctional.size());
-    known_ = writing_ = ops::find(call_.op);
+    if (node.target.starts_with(ops::kFunctional)) {
+      call_.op = node.target.substr(ops::kFunctional.size());
+      known_ = writing_ = ops::find(call_.op);
+    }
+    const auto* list = node.meta.value.get_if<ops::Values>();
+    if (list && std::ranges::any_of(*list, [](const ops::Value& v) { return v.is<ops::Values>(); }))
+      call_.op = std::string(kFlat) + call_.op;
   }
 
   Lowered run() {
@@ -129,15 +133,13 @@ class HostCall {
 
   /// Sizes that are symbols without a value so far: which result, which dimension.
   std::vector<std::pair<std::size_t, std::size_t>> unknown_sizes() const {
-    std::vector<const sym::TensorMeta*> metas;
-    const ops::Value& meta = node_.meta.value;
-    if (auto* t = meta.get_if<sym::TensorMeta>()) metas = {t};
-    if (auto* list = meta.get_if<ops::Values>())
-      for (const ops::Value& item : *list) metas.push_back(item.get_if<sym::TensorMeta>());
+    const std::vector<ops::Value> results = flat_results(node_.meta.value);
     std::vector<std::pair<std::size_t, std::size_t>> found;
-    for (std::size_t k = 0; k < metas.size(); ++k)
-      for (std::size_t d = 0; metas[k] && d < metas[k]->rank(); ++d)
-        if (Expr size = metas[k]->sizes[d]; size.is_symbol() && is_unknown(size)) found.emplace_back(k, d);
+    for (std::size_t k = 0; k < results.size(); ++k) {
+      const auto* meta = results[k].get_if<sym::TensorMeta>();
+      for (std::size_t d = 0; meta && d < meta->rank(); ++d)
+        if (Expr size = meta->sizes[d]; size.is_symbol() && is_unknown(size)) found.emplace_back(k, d);
+    }
     return found;
   }
 
@@ -151,16 +153,15 @@ class HostCall {
     call_.arguments.insert(call_.arguments.begin(), {"", std::move(which)});
     const std::int64_t count = static_cast<std::int64_t>(unknown.size()) + 1;
     const TensorBox told = result(sym::contiguous(DType::I64, device(), {count}));
-    const ops::Value& meta = node_.meta.value;
+    const std::vector<ops::Value> results = flat_results(node_.meta.value);
     // What it writes to is written by this call.
     if (writing_)
-      for (std::size_t k = meta.as_list().size() - call_.writes.size(); k < meta.as_list().size(); ++k)
-        written_.push_back(result(meta.as_list()[k].as_tensor()));
+      for (std::size_t k = results.size() - call_.writes.size(); k < results.size(); ++k)
+        written_.push_back(result(results[k].as_tensor()));
     add_call();
     for (std::size_t i = 0; i < unknown.size(); ++i) {
       const auto [k, d] = unknown[i];
-      const sym::TensorMeta& t = meta.is<sym::TensorMeta>() ? node_.tensor() : meta.as_list()[k].as_tensor();
-      ctx_.define(t.sizes[d],
+      ctx_.define(results[k].as_tensor().sizes[d],
                   pointwise(ctx_, DType::I64, {}, element_at(ctx_, told, {static_cast<std::int64_t>(i) + 1}, {})));
     }
     call_.op = std::string(kKept) + op;
@@ -170,9 +171,7 @@ class HostCall {
   }
 
   Device device() const {
-    const ops::Value& meta = node_.meta.value;
-    if (meta.is<sym::TensorMeta>()) return node_.tensor().device;
-    for (const ops::Value& item : meta.as_list())
+    for (const ops::Value& item : flat_results(node_.meta.value))
       if (auto* t = item.get_if<sym::TensorMeta>()) return t->device;
     return {};
   }
@@ -237,12 +236,12 @@ class HostCall {
     const ops::Value& meta = node_.meta.value;
     if (meta.is<sym::TensorMeta>()) return result(node_.tensor());
     if (meta.is_none()) return std::monostate{};
-    auto* list = meta.get_if<ops::Values>();
-    if (!list) refuse(ctx_, "a number that the host reads out of data cannot be compiled");
+    if (!meta.is<ops::Values>()) refuse(ctx_, "a number that the host reads out of data cannot be compiled");
+    const std::vector<ops::Value> results = flat_results(meta);
     const auto* returns = writing_ ? &writing_->schema.returns : nullptr;
     call_.is_list = !returns || returns->size() > 1 || (returns->size() == 1 && returns->front().type.list);
     std::vector<TensorBox> boxes;
-    for (const ops::Value& item : std::span(*list).first(list->size() - written_.size())) {
+    for (const ops::Value& item : std::span(results).first(results.size() - written_.size())) {
       if (item.is<sym::TensorMeta>()) {
         boxes.push_back(result(item.as_tensor()));
       } else if (item.is_none() || is_recorded(item)) {
@@ -273,6 +272,15 @@ class HostCall {
 };
 
 }  // namespace
+
+std::vector<ops::Value> flat_results(const ops::Value& meta) {
+  const auto* list = meta.get_if<ops::Values>();
+  if (!list) return {meta};
+  std::vector<ops::Value> out;
+  for (const ops::Value& item : *list)
+    for (ops::Value& each : flat_results(item)) out.push_back(std::move(each));
+  return out;
+}
 
 ir::BufferView recorded_copy(Context& ctx, const fx::Node& n) {
   const sym::TensorMeta& meta = n.tensor();

@@ -327,11 +327,26 @@ class Driver {
     ctx_.require(sym::ne(ctx_.read(number, {}), 0), says ? node.args[1].as_string() : "assertion failed");
   }
 
+  /// The place of an item among its call's flat results.
+  std::size_t place_of_item(const fx::Node& item) {
+    const auto index = static_cast<std::size_t>(constant(ctx_, item.args[1]));
+    const auto* list = item.args[0].as_node()->meta.value.get_if<ops::Values>();
+    std::size_t place = 0;
+    for (std::size_t k = 0; k < index; ++k) place += list && k < list->size() ? flat_results((*list)[k]).size() : 1;
+    return place;
+  }
+
   void call(const fx::Node& node) {
     if (is_bookkeeping(node)) return;
     if (node.is_call("_operator.getitem")) {
       auto& items = std::get<std::vector<TensorBox>>(ctx_.values.at(node.args[0].as_node()));
-      TensorBox& item = items.at(static_cast<std::size_t>(constant(ctx_, node.args[1])));
+      const auto place = static_cast<std::ptrdiff_t>(place_of_item(node));
+      if (node.meta.value.is<ops::Values>()) {  // a list among several results, which are there one after another
+        const auto count = static_cast<std::ptrdiff_t>(flat_results(node.meta.value).size());
+        ctx_.values[&node] = std::vector<TensorBox>(items.begin() + place, items.begin() + place + count);
+        return;
+      }
+      TensorBox& item = items.at(static_cast<std::size_t>(place));
       if (!item.storage)
         refuse(ctx_, fmt::format("is a result that {} was told not to compute", node.args[0].as_node()->target));
       ctx_.values[&node] = item;
@@ -371,7 +386,7 @@ class Driver {
       if (!is_narrowed_at_once(node))
         ir::realize_by_policy(*box, node.users().size(), ctx_.options.realize, joins_call(node));
     } else if (auto* items = std::get_if<std::vector<TensorBox>>(&value)) {
-      const auto& metas = node.meta.value.as_list();
+      const std::vector<ops::Value> metas = flat_results(node.meta.value);
       for (std::size_t i = 0; i < items->size(); ++i)
         if ((*items)[i].storage && metas.at(i).is<sym::TensorMeta>()) check(node, (*items)[i], metas[i].as_tensor());
     }

@@ -108,6 +108,13 @@ def weight(file, name, offset, bytes, dtype, sizes, strides, device=torch.device
 KEPT, TICKETS = {}, itertools.count(1)
 
 
+def flat(op):
+    """`op`, which gives lists among several results: what they hold counts as results of its own."""
+    return lambda *args, **kwargs: [
+        item for r in op(*args, **kwargs) for item in (r if isinstance(r, (list, tuple)) else [r])
+    ]
+
+
 def sized(op):
     """`op`, whose results have sizes that only it tells: it runs, they are kept, and the sizes asked for follow the
     number that they are kept under."""

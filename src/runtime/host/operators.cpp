@@ -281,9 +281,10 @@ Host registered_operators() {
     const std::string_view name = without_prefix(call.op);
     const RegisteredOperator* found = find_operator(name, call.schema);
     if (!found) return nullptr;
-    if (name == call.op) return std::make_unique<RegisteredOp>(call, *found);
+    const bool is_sized = call.op.starts_with(kSized);
+    if (!is_sized && !call.op.starts_with(kKept)) return std::make_unique<RegisteredOp>(call, *found);
     if (!found->make) make_results(*found, name, {});  // refuses
-    if (call.op.starts_with(kSized)) return std::make_unique<SizedOp>(call, *found, kept);
+    if (is_sized) return std::make_unique<SizedOp>(call, *found, kept);
     return std::make_unique<KeptOp>(call, *found, kept);
   };
 }

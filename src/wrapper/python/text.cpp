@@ -116,8 +116,10 @@ std::string python_attribute(const Attribute& attribute) {
 }
 
 std::string python_operator(const std::string& op) {
-  if (op.starts_with(kSized)) return fmt::format("sized({})", python_operator(std::string(without_prefix(op))));
+  const auto behind = [&](std::string_view prefix) { return python_operator(op.substr(prefix.size())); };
+  if (op.starts_with(kSized)) return fmt::format("sized({})", behind(kSized));
   if (op.starts_with(kKept)) return "kept";
+  if (op.starts_with(kFlat)) return fmt::format("flat({})", behind(kFlat));
   bool begins = true, good = !op.empty();
   for (char c : op) {
     const bool letter = std::isalpha(static_cast<unsigned char>(c)) || c == '_';
