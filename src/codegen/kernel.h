@@ -99,6 +99,7 @@ struct Kernel {
   Expr extent;                        ///< CPU: of the parallel range
   std::int64_t grain = 1;             ///< CPU: parallel points worth a thread
   bool may_fail = false;              ///< sets the status word
+  std::string_view failure = "an index read from a tensor is out of range";  ///< what has happened where it does
   /// Pairs {input, output} of buffers that may share memory: each element of the input is read only where, and before,
   /// the same element of the output is written.
   std::vector<std::pair<ir::BufferId, ir::BufferId>> in_place;

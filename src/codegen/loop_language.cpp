@@ -206,6 +206,7 @@ class Writer {
       case ScalarOp::Cast: return fmt::format("({}){}", type, args[0]);
       case ScalarOp::Bitcast: return language_.bit_cast(n.dtype, args[0]);
       case ScalarOp::CheckIndex: return checked(args[0], text(n.index[0]));
+      case ScalarOp::Require: return args[0];
       case ScalarOp::Random: fail("{} has no kernels with random numbers", language_.name());
       case ScalarOp::Round: fail("{} has no kernels for {}", language_.name(), torch_name(n.rounded));
       default: return operation(n.op, n.dtype, args);

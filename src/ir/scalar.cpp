@@ -19,7 +19,7 @@ struct OpInfo {
 };
 
 constexpr OpInfo kOps[] = {{"load", -1},      {"linear_load", -1}, {"index", 0},       {"constant", 0}, {"cast", 1},
-                           {"round", 1},      {"bitcast", 1},      {"check_index", 1}, {"random", 1},
+                           {"round", 1},      {"bitcast", 1},      {"check_index", 1}, {"require", 2},  {"random", 1},
 #define X(e, n, count) {n, count},
                            COIL_SCALAR_OPS(X)
 #undef X
@@ -281,6 +281,12 @@ Scalar ScalarPool::check_index(Scalar s, Expr size) {
   return intern({.op = ScalarOp::CheckIndex, .dtype = DType::I64, .args = {s}, .index = {size}});
 }
 
+Scalar ScalarPool::require(Scalar value, Scalar condition) {
+  COIL_CHECK(condition->dtype == DType::Bool, "conditions are Bool");
+  if (is_true(condition)) return value;
+  return intern({.op = ScalarOp::Require, .dtype = value->dtype, .args = {value, condition}});
+}
+
 Scalar ScalarPool::random(Scalar seed, std::int64_t salt, Expr element) {
   COIL_CHECK(seed->dtype == DType::I64, "seeds are I64");
   return intern({.op = ScalarOp::Random, .dtype = DType::U32, .args = {seed}, .index = {element}, .integer = salt});
@@ -402,7 +408,8 @@ Scalar ScalarPool::op(ScalarOp o, Scalar a, Scalar b, Scalar c) {
 Expr ScalarPool::indirect(std::size_t k) { return env_.context().symbol(fmt::format("x{}", k), sym::SymbolKind::Loop); }
 
 bool may_fail(Scalar root) {
-  return std::ranges::any_of(topological({&root, 1}), [](Scalar s) { return s->op == ScalarOp::CheckIndex; });
+  return std::ranges::any_of(topological({&root, 1}),
+                             [](Scalar s) { return s->op == ScalarOp::CheckIndex || s->op == ScalarOp::Require; });
 }
 
 namespace {
@@ -470,6 +477,7 @@ Scalar rebuild(ScalarPool& pool, Scalar s, const std::vector<Scalar>& args, Expr
       return pool.cast(args[0], s->rounded);
     case ScalarOp::Bitcast: return pool.bitcast(args[0], s->dtype);
     case ScalarOp::CheckIndex: return pool.check_index(args[0], index[0]);
+    case ScalarOp::Require: return pool.require(args[0], args[1]);
     case ScalarOp::Random: return pool.random(args[0], s->integer, index[0]);
     default: return pool.op(s->op, args[0], args.size() > 1 ? args[1] : nullptr, args.size() > 2 ? args[2] : nullptr);
   }
@@ -539,6 +547,8 @@ Scalar ScalarPool::masked(Scalar value, Scalar mask, Scalar otherwise) {
   Scalar guarded = transform(value, [&](Scalar s, const std::vector<Scalar>& args, Scalar inner, bool same) {
     if (s->op == ScalarOp::Random) return s;  // the seed may always be read
     if (!same) s = rebuild(*this, s, args, s->index, inner);
+    // What is not read is 0, of which nothing is asked.
+    if (s->op == ScalarOp::Require) return require(s->args[0], op(ScalarOp::Or, op(ScalarOp::Not, mask), s->args[1]));
     if (!is_load(s)) return s;
     Scalar m = s->mask ? op(ScalarOp::And, mask, s->mask) : mask;
     return s->op == ScalarOp::Load ? load(s->buffer, s->rounded, s->index, s->args, m)

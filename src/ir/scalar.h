@@ -71,8 +71,10 @@ enum class ScalarOp : std::uint8_t {
   Bitcast,     ///< the bits of args[0] as `dtype` of the same width
   CheckIndex,  ///< I64 args[0], an index into a dimension of size index[0]: what is negative or not below the size sets
                ///< the kernel's status and gives 0
-  Random,  ///< 32 random bits (U32) of element index[0]: a function of the I64 seed args[0], of the operator's number
-           ///< `integer` and the element alone, so that what is computed again is the same (device/shared/philox.h)
+  Require,  ///< integer args[0], by which something is divided; where Bool args[1] does not hold it is 0, and kernels
+            ///< of the CPU set their status. Others take the value as it is
+  Random,   ///< 32 random bits (U32) of element index[0]: a function of the I64 seed args[0], of the operator's number
+            ///< `integer` and the element alone, so that what is computed again is the same (device/shared/philox.h)
 #define X(e, ...) e,
   COIL_SCALAR_OPS(X)
 #undef X
@@ -123,6 +125,7 @@ class COIL_EXTENSION_API ScalarPool {
   Scalar cast(Scalar, DType to);  ///< `to` may be a storage type: narrow floats give F32 with Round
   Scalar bitcast(Scalar, DType to);
   Scalar check_index(Scalar index, Expr size);
+  Scalar require(Scalar value, Scalar condition);
   Scalar random(Scalar seed, std::int64_t salt, Expr element);
   /// Any of COIL_SCALAR_OPS. Operands must have one dtype (shifts and where's condition apart); the result's is theirs,
   /// or Bool for comparisons.
@@ -158,7 +161,7 @@ inline DType register_type(DType storage) { return compute_dtype(storage); }
 inline bool is_load(Scalar s) { return s->op == ScalarOp::Load || s->op == ScalarOp::LinearLoad; }
 /// Every node below (and with) `root`, operands before users, each once.
 COIL_EXTENSION_API std::vector<Scalar> topological(std::span<const Scalar> roots);
-/// Whether a value has an index in it that is checked as it is computed, and so may fail the run.
+/// Whether something is checked as a value is computed, an index or what else the value needs, which may fail the run.
 COIL_EXTENSION_API bool may_fail(Scalar root);
 /// Loads of both kinds below the root, each distinct one once.
 COIL_EXTENSION_API std::vector<Scalar> loads(Scalar root);

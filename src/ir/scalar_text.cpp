@@ -177,6 +177,12 @@ class Reader {
       return pool_.exactly(
           {.op = ScalarOp::CheckIndex, .dtype = DType::I64, .args = {a}, .index = {parts_.expr(c_, {})}});
     }
+    if (name == "require") {
+      c_.expect(",");
+      Scalar condition = expression();
+      want(condition, DType::Bool, name);
+      return pool_.exactly({.op = ScalarOp::Require, .dtype = a->dtype, .args = {a, condition}});
+    }
     if (name == "random") {
       want(a, DType::I64, name);
       c_.expect(",");

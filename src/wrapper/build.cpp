@@ -189,9 +189,7 @@ class Builder {
                     std::move(where),
                     std::move(k.launch)};
     call.origins = origins_of(call.nodes);
-    if (k.may_fail)
-      call.failure = fmt::format("an index read from a tensor is out of range{}",
-                                 call.where.empty() ? "" : " (at " + call.where + ")");
+    if (k.may_fail) call.failure = fmt::format("{}{}", k.failure, call.where.empty() ? "" : " (at " + call.where + ")");
     for (codegen::KernelAlternative& a : alternatives) add_alternative(call, std::move(a), place);
     p_.lines.push_back(std::move(call));
   }

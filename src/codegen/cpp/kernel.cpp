@@ -726,6 +726,9 @@ Kernel Printer::finish() {
       nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
   k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / std::max(point, 1.0)));
   k.may_fail = may_fail_;
+  if (may_divide_by_zero_)
+    k.failure = checks_indices_ ? "an index read from a tensor is out of range, or an integer is divided by zero"
+                                : "ZeroDivisionError: an integer is divided by zero";
   if (!scatters()) k.in_place = pairs_in_place();
   return k;
 }

@@ -86,6 +86,7 @@ Printer::Local Printer::compute(Scalar n) {
     case ScalarOp::Load: COIL_CHECK(false, "loads are linear by now");
     case ScalarOp::Index: return index_value(n);
     case ScalarOp::CheckIndex: return check_index(n);
+    case ScalarOp::Require: return require(n);
     case ScalarOp::Random: return random(n);
     default: break;
   }
@@ -384,12 +385,22 @@ bool Printer::ends_at(Scalar n) const {
 }
 
 Printer::Local Printer::check_index(Scalar n) {
-  may_fail_ = true;
+  may_fail_ = checks_indices_ = true;
   const Local x = name(n->args[0]);
   const std::string size = text(n->index[0]);
   if (!x.varying && ends_at(n)) return {fmt::format("coil_place({}, {})", x.name, size), false};
   if (!x.varying) return {fmt::format("coil_check({}, {}, status)", x.name, size), false};
   return {fmt::format("c_check({}, {}, {}, status)", x.name, size, tail_ ? "n" : "COIL_L"), true};
+}
+
+Printer::Local Printer::require(Scalar n) {
+  may_fail_ = may_divide_by_zero_ = true;
+  const Local x = name(n->args[0]), holds = name(n->args[1]);
+  if (holds.varying)
+    line(fmt::format("c_require({}, {}, status);", holds.name, tail_ ? "n" : "COIL_L"));
+  else
+    line(fmt::format("if (__builtin_expect(!({}), 0)) *status = 1;", holds.name));
+  return x;
 }
 
 Printer::Local Printer::random(Scalar n) {

@@ -33,7 +33,7 @@
 //               c_sinh c_cosh c_tanh c_asinh c_acosh c_atanh c_erf c_erfc c_erfinv c_sigmoid c_hypot c_lgamma
 //               c_digamma, and those of device/shared/special.h
 //   lanes       c_hsum c_hprod c_hmax c_hmin c_hany c_hall c_hxor c_prefix_add c_prefix_mul c_prefix_max c_prefix_min
-//               c_last c_permute c_transpose c_check
+//               c_last c_permute c_transpose c_check c_require
 //
 // Semantics are torch's (CPU): NaN goes through max and min, integer division by zero gives 0, shifts past the width
 // give 0 or the sign. f32 functions are within 2 ulp over the whole range (sigmoid 2.5); test/unit/prelude_test.cpp

@@ -186,6 +186,7 @@ std::string KernelBuilder::compute(Scalar n) {
     case ScalarOp::Load: COIL_CHECK(false, "loads are linear by now");
     case ScalarOp::Index: return fmt::format("({}){}", n->dtype == DType::Bool ? "bool" : "i64", text(n->index[0]));
     case ScalarOp::Random: return random(n, list);
+    case ScalarOp::Require: return args[0];
     case ScalarOp::CheckIndex: may_fail_ = true; return fmt::format("c_check({}, {}, status)", list, text(n->index[0]));
     case ScalarOp::Cast: return fmt::format("c_cast_{}({})", short_name(n->dtype), list);
     case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), list);

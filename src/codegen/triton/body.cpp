@@ -41,6 +41,7 @@ std::optional<std::string> not_in_triton(const ir::Graph& graph, Scalar n) {
       return std::nullopt;
     case ScalarOp::Index:
     case ScalarOp::CheckIndex:
+    case ScalarOp::Require:
     case ScalarOp::Random:
     case ScalarOp::Where: return std::nullopt;
     default:
@@ -241,6 +242,7 @@ std::string TritonBody::compute(Scalar n) {
       return fmt::format("c_random({}, {}, {})", value(n->args[0]),
                          arguments_.scalar(fmt::format("salt {}", n->integer), n->integer), text(n->index[0]));
     case ScalarOp::CheckIndex: return check(n);
+    case ScalarOp::Require: return value(n->args[0]);
     case ScalarOp::Cast: return cast(n);
     case ScalarOp::Round: return fmt::format("c_round_{}({})", short_name(n->rounded), value(n->args[0]));
     case ScalarOp::Bitcast:

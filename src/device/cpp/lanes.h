@@ -152,6 +152,13 @@ template <class H> COIL_FN twice<H> c_prefix_$f(twice<H> x) {
 }
 // @end
 
+// @piece c_require
+// Sets the status where a condition does not hold for one of the first n lanes.
+COIL_FN void c_require(boolv holds, i64 n, i64* status) {
+  const u32 all = n == COIL_L ? (1u << COIL_L) - 1u : (1u << n) - 1u;
+  if (__builtin_expect((c_bits(holds) & all) != all, 0)) *status = 1;
+}
+
 // @piece c_check
 // Indices into a dimension of this size, of the first n lanes: those outside set the status and become 0.
 COIL_FN i64v c_check(i64v x, i64 size, i64 n, i64* status) {

@@ -131,13 +131,6 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"nextafter.default", nextafter},
     {"copysign.Tensor", copysign},
     {"copysign.Scalar", copysign},
-    {"fmod.Tensor", fmod},
-    {"fmod.Scalar", fmod},
-    {"remainder.Tensor", remainder},
-    {"remainder.Scalar", remainder},
-    {"remainder.Scalar_Tensor", remainder},
-    {"floor_divide.default", floor_div},
-    {"floor_divide.Scalar", floor_div},
     {"true_divide.Tensor", [](Element a, Element b) { return a / b; }},
     {"bitwise_and.Tensor", [](Element a, Element b) { return a & b; }},
     {"bitwise_and.Scalar", [](Element a, Element b) { return a & b; }},
@@ -169,6 +162,16 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"heaviside.default", heaviside},
 };
 
+const std::pair<std::string_view, Binary> kDivisions[] = {
+    {"fmod.Tensor", fmod},
+    {"fmod.Scalar", fmod},
+    {"remainder.Tensor", remainder},
+    {"remainder.Scalar", remainder},
+    {"remainder.Scalar_Tensor", remainder},
+    {"floor_divide.default", floor_div},
+    {"floor_divide.Scalar", floor_div},
+};
+
 /// Comparisons of both inputs in their promoted type, giving bool.
 const std::pair<std::string_view, Binary> kComparisons[] = {
     {"eq", eq}, {"ne", ne}, {"lt", lt}, {"le", le}, {"gt", gt}, {"ge", ge},
@@ -179,6 +182,12 @@ const std::pair<std::string_view, Binary> kLogical[] = {
     {"logical_or", [](Element a, Element b) { return is_true(a) | is_true(b); }},
     {"logical_xor", [](Element a, Element b) { return is_true(a) ^ is_true(b); }},
 };
+
+/// An integer that something is divided by. As in eager, dividing by 0 fails the run on the CPU, and not on a GPU.
+Element divisor(Context& ctx, Element b) {
+  if (is_floating(b.dtype()) || is_bool(b) || !device_of(ctx).is_host()) return b;
+  return {b.pool, b.pool->require(b, ne(b, 0.0))};
+}
 
 LoweringFunction in_result_type(Unary f) {
   return [f](Context& ctx, const ops::Values& args) -> Lowered {
@@ -196,6 +205,14 @@ LoweringFunction in_result_type(Binary f) {
   return [f](Context& ctx, const ops::Values& args) -> Lowered {
     const DType t = register_type(ctx.result().dtype);
     return result(ctx, f(operand(ctx, args[0], ctx.result().sizes, t), operand(ctx, args[1], ctx.result().sizes, t)));
+  };
+}
+
+LoweringFunction of_division(Binary f) {
+  return [f](Context& ctx, const ops::Values& args) -> Lowered {
+    const DType t = register_type(ctx.result().dtype);
+    const Element a = operand(ctx, args[0], ctx.result().sizes, t), b = operand(ctx, args[1], ctx.result().sizes, t);
+    return result(ctx, f(a, divisor(ctx, b)));
   };
 }
 
@@ -237,7 +254,7 @@ Lowered division(Context& ctx, const ops::Values& args) {
   if (const auto divisor = known_number(args[1]);
       divisor && exact && is_floating(t) && ctx.target().has(target::Feature::ThreadGrids))
     return result(ctx, a * (t == DType::F32 ? 1.0f / static_cast<float>(*divisor) : 1.0 / *divisor));
-  const Element b = operand(ctx, args[1], ctx.result().sizes, t);
+  const Element b = divisor(ctx, operand(ctx, args[1], ctx.result().sizes, t));
   return result(ctx, divide(a, b, args.size() > 2 ? args[2] : ops::Value(ops::None{})));
 }
 
@@ -365,6 +382,7 @@ void add_arithmetic(Table& t) {
   for (auto& [name, f] : kUnary) t[aten(name)] = in_result_type(f);
   for (auto& [name, f] : kPredicates) t[aten(name)] = in_own_type(f);
   for (auto& [name, f] : kBinary) t[fmt::format("aten.{}", name)] = in_result_type(f);
+  for (auto& [name, f] : kDivisions) t[fmt::format("aten.{}", name)] = of_division(f);
   for (auto& [name, f] : kComparisons) t[aten(name, "Tensor")] = t[aten(name, "Scalar")] = in_promoted_type(f);
   for (auto& [name, f] : kLogical) t[aten(name)] = in_promoted_type(f);
   t["aten.add.Tensor"] = t["aten.add.Scalar"] = sum_with_alpha(false, 1);

@@ -193,6 +193,7 @@ class PreOpFusion {
       if (load && (s->mask || !s->args.empty())) return "it reads where data or a condition say";
       if (s->op == ScalarOp::Index || s->op == ScalarOp::CheckIndex || s->op == ScalarOp::Random)
         return "its value depends on the place";
+      if (s->op == ScalarOp::Require) return "it may fail";
       if (load && !is_readable(s->buffer)) return "what it reads lies on another device";
     }
     return std::nullopt;
