@@ -25,10 +25,14 @@ _NAMES = (
 )
 
 
-def _of_sizes(operator):
-    """What `operator.vec` does, by `operator` with sizes and a factor for each dimension."""
+def _of_sizes(operator, written_out):
+    """What `operator.vec` does, by `operator` with sizes and a factor for each dimension. Of no pictures at all,
+    `written_out` makes it: torch has no shapes for such a call.
+    """
 
     def call(input, output_size, *rest):
+        if statically_known_true(input.numel() == 0):
+            return written_out(input, output_size, *rest)
         *corners, factors = rest
         sizes = upsample_compute_output_size(input.size(), output_size, factors)
         return operator(input, sizes, *corners, *(factors or [None] * len(sizes)))
@@ -93,7 +97,7 @@ def operators():
         for key in _KEYS:
             kernel = operator.py_kernels.pop(key, None)
             if kernel is not None and overload == "vec":
-                operator.py_kernels[key] = _of_sizes(packet.default)
+                operator.py_kernels[key] = _of_sizes(packet.default, kernel)
         operator._dispatch_cache.clear()
     shapes = _shapes()
     for operator, shape in shapes.items():

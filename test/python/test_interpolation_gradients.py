@@ -122,3 +122,16 @@ def test_interpolation_takes_no_memory_beside_its_result(monkeypatch):
     result = got.numel() * 2
     assert graphs[0].peak_bytes < 2.1 * result, "the interpolated picture and the product"
     assert "upsample_bilinear2d" in graphs[0].report
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("mode, sizes", [("nearest", [5]), ("nearest-exact", [5, 6]), ("bilinear", [5, 6])])
+def test_no_pictures(mode, sizes, dynamic):
+    torch._dynamo.reset()
+    resize = lambda x: torch.nn.functional.interpolate(x * 2, size=3, mode=mode)
+    x = torch.randn(0, 2, *sizes, requires_grad=True)
+    got = torch.compile(resize, backend="coil", dynamic=dynamic)(x)
+    want = resize(x)
+    assert (got.shape, got.stride(), got.requires_grad) == (want.shape, want.stride(), True)
+    got.sum().backward()
+    assert x.grad.shape == x.shape

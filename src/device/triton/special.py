@@ -436,6 +436,43 @@ def c_gamma_fraction(a, x, wanted):
     return c_gamma_front(a, x) * a * r
 
 
+# @piece c_gamma_large
+# The upper function (`sign` 1) or the lower one (-1) where a is large and x near it, by Temme's uniform expansion
+# (DLMF 8.12), as in device/shared/special.h.
+@triton.jit
+def c_gamma_large(a, x, sign: tl.constexpr):
+    m = (x - a) / a
+    d = tl.full(x.shape, 0.0, tl.float64)
+    for k in tl.static_range(19):
+        d = 1.0 / (20.0 - k) - m * d
+    d = tl.where(tl.abs(m) < 0.1, m * m * d, m - libdevice.log1p(m))
+    h = tl.where(m < 0.0, -1.0, 1.0) * tl.sqrt(2.0 * d)
+    c0 = 6.707853543401498e-09
+    c0 = -1.7665952736826078e-07 + h * c0
+    c0 = 8.296711340953087e-07 + h * c0
+    c0 = -1.85406221071516e-06 + h * c0
+    c0 = -2.185448510679992e-06 + h * c0
+    c0 = 3.919263178522438e-05 + h * c0
+    c0 = -0.0001787551440329218 + h * c0
+    c0 = 0.0003527336860670194 + h * c0
+    c0 = 0.0011574074074074073 + h * c0
+    c0 = -0.014814814814814815 + h * c0
+    c0 = 0.08333333333333333 + h * c0
+    c0 = -0.3333333333333333 + h * c0
+    c1 = -1.8098550334489977e-05
+    c1 = -4.018775720164609e-07 + h * c1
+    c1 = 0.00020576131687242798 + h * c1
+    c1 = -0.0009902263374485596 + h * c1
+    c1 = 0.0026455026455026454 + h * c1
+    c1 = -0.003472222222222222 + h * c1
+    c1 = -0.001851851851851852 + h * c1
+    c2 = 0.004133597883597883 + h * (-0.0026813271604938273 + h * 0.0007716049382716049)
+    c3 = 0.0006494341563786008
+    rest = c0 + (c1 + (c2 + c3 / a) / a) / a
+    front = libdevice.exp(-a * d) / tl.sqrt(6.283185307179586 * a)
+    return 0.5 * libdevice.erfc(sign * h * tl.sqrt(0.5 * a)) + sign * rest * front
+
+
 # @piece c_igamma_parts
 # Of the lower function, or of the upper one.
 @triton.jit
@@ -447,13 +484,14 @@ def c_igamma_parts(a, x, lower: tl.constexpr):
     a = tl.where(plain, a, 1.0)
     x = tl.where(plain, x, 1.0)
     near = x < a + 1.0
-    series = c_gamma_series(a, x, plain & near)
-    fraction = c_gamma_fraction(a, x, plain & (near == 0))
+    large = (a > 1e5) & (tl.abs(x - a) < 0.3 * a)
+    series = c_gamma_series(a, x, plain & near & (large == 0))
+    fraction = c_gamma_fraction(a, x, plain & (near == 0) & (large == 0))
     if lower:
-        r = tl.where(near, series, 1.0 - fraction)
+        r = tl.where(large, c_gamma_large(a, x, -1.0), tl.where(near, series, 1.0 - fraction))
         r = tl.where(least, 0.0, tl.where(most, 1.0, r))
     else:
-        r = tl.where(near, 1.0 - series, fraction)
+        r = tl.where(large, c_gamma_large(a, x, 1.0), tl.where(near, 1.0 - series, fraction))
         r = tl.where(least, 1.0, tl.where(most, 0.0, r))
     return tl.where(bad, float("nan"), r)
 
