@@ -125,6 +125,7 @@ FACTORED = {
     "solve": (lambda a: torch.linalg.solve(a, a[:, 0]), "linalg.solve: the input matrix is singular"),
     "lu_factor": (torch.linalg.lu_factor, "lu_factor: the input matrix is singular"),
     "cholesky": (torch.linalg.cholesky, "linalg.cholesky: the input is not positive-definite"),
+    "cholesky of NaN": (torch.linalg.cholesky, "linalg.cholesky: the input is not positive-definite"),
     "svd": (torch.linalg.svdvals, "linalg.svd: the algorithm did not converge"),
 }
 
@@ -142,7 +143,8 @@ def test_matrix_without_factors(name, decomposed, tmp_path):
 
     export(Factored(), (torch.eye(3),), tmp_path / "m.pt2", decomposed=decomposed)
     coil_ok("compile", tmp_path / "m.pt2", "-o", tmp_path / "m.coil")
-    bad = torch.full((3, 3), float("nan")) if name == "svd" else torch.diag(torch.tensor([1.0, 2.0, 0.0]))
+    has_nan = name in ("svd", "cholesky of NaN")
+    bad = torch.full((3, 3), float("nan")) if has_nan else torch.diag(torch.tensor([1.0, 2.0, 0.0]))
     for a, fails in ((bad, True), (torch.eye(3), False)):
         save_file({"a": a}, tmp_path / "in")
         done = coil("run", tmp_path / "m.coil", "--inputs", tmp_path / "in", "--outputs", tmp_path / "out")

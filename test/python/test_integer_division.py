@@ -1,4 +1,4 @@
-"""Integers that are divided by 0 fail the run as they do in eager, and nothing else does."""
+"""Integers that are divided by 0 fail the run as they do in eager, and nothing else does; factors without fractions."""
 
 import pathlib
 import sys
@@ -74,3 +74,12 @@ def test_packages_name_the_place():
     program = coil.compile(Divides(), (torch.ones(3, dtype=torch.int64), torch.ones(3, dtype=torch.int64)))
     with pytest.raises(RuntimeError, match="ZeroDivisionError.*test_integer_division.py"):
         program(torch.arange(3), torch.arange(3))
+
+
+@pytest.mark.parametrize("value", [2.7, -2.7, 3])
+def test_products_are_scaled_by_whole_numbers(value):
+    """As in eager, of which addcmul of integers takes no fraction of its factor."""
+    torch._dynamo.reset()
+    scale = lambda x: torch.addcmul(x, x, x.int(), value=value)
+    x = torch.tensor([1, 2, 3, -4])
+    assert torch.equal(torch.compile(scale, backend="coil")(x), scale(x))

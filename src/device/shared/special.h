@@ -327,11 +327,12 @@ COIL_SPECIAL f64 c_gamma_large(f64 a, f64 x, f64 sign) {
 
 // @piece c_igamma
 COIL_SPECIAL f64 c_igamma(f64 a, f64 x) {
-  if (!(a >= 0) || !(x >= 0)) return COIL_NAN;
+  if (a < 0 || x < 0) return COIL_NAN;
   if (a == 0) return x > 0 ? 1.0 : COIL_NAN;
   if (x == 0) return 0;
   if (a > COIL_LARGE) return x > COIL_LARGE ? COIL_NAN : 0.0;
   if (x > COIL_LARGE) return 1;
+  if (a != a || x != x) return COIL_NAN;
   if (c_gamma_is_large(a, x)) return c_gamma_large(a, x, -1);
   return x < a + 1 ? c_gamma_series(a, x) : 1 - c_gamma_fraction(a, x);
 }
@@ -339,11 +340,12 @@ COIL_OF_TWO(c_igamma)
 
 // @piece c_igammac
 COIL_SPECIAL f64 c_igammac(f64 a, f64 x) {
-  if (!(a >= 0) || !(x >= 0)) return COIL_NAN;
+  if (a < 0 || x < 0) return COIL_NAN;
   if (a == 0) return x > 0 ? 0.0 : COIL_NAN;
   if (x == 0) return 1;
   if (a > COIL_LARGE) return x > COIL_LARGE ? COIL_NAN : 1.0;
   if (x > COIL_LARGE) return 0;
+  if (a != a || x != x) return COIL_NAN;
   if (c_gamma_is_large(a, x)) return c_gamma_large(a, x, 1);
   return x < a + 1 ? 1 - c_gamma_series(a, x) : c_gamma_fraction(a, x);
 }

@@ -477,10 +477,11 @@ def c_gamma_large(a, x, sign: tl.constexpr):
 # Of the lower function, or of the upper one.
 @triton.jit
 def c_igamma_parts(a, x, lower: tl.constexpr):
-    bad = ((a >= 0.0) == 0) | ((x >= 0.0) == 0) | ((a == 0.0) & (x == 0.0)) | ((a > 1e300) & (x > 1e300))
+    bad = (a < 0.0) | (x < 0.0) | ((a == 0.0) & ((x > 0.0) == 0)) | ((a > 1e300) & (x > 1e300))
     least = (a > 1e300) | (x == 0.0)  # of the lower function
     most = (a == 0.0) | (x > 1e300)
-    plain = (bad | least | most) == 0
+    unknown = (a != a) | (x != x)
+    plain = (bad | least | most | unknown) == 0
     a = tl.where(plain, a, 1.0)
     x = tl.where(plain, x, 1.0)
     near = x < a + 1.0
@@ -489,10 +490,10 @@ def c_igamma_parts(a, x, lower: tl.constexpr):
     fraction = c_gamma_fraction(a, x, plain & (near == 0) & (large == 0))
     if lower:
         r = tl.where(large, c_gamma_large(a, x, -1.0), tl.where(near, series, 1.0 - fraction))
-        r = tl.where(least, 0.0, tl.where(most, 1.0, r))
+        r = tl.where(least, 0.0, tl.where(most, 1.0, tl.where(unknown, float("nan"), r)))
     else:
         r = tl.where(large, c_gamma_large(a, x, 1.0), tl.where(near, 1.0 - series, fraction))
-        r = tl.where(least, 1.0, tl.where(most, 0.0, r))
+        r = tl.where(least, 1.0, tl.where(most, 0.0, tl.where(unknown, float("nan"), r)))
     return tl.where(bad, float("nan"), r)
 
 

@@ -291,8 +291,12 @@ Value float_power(const Call& call) {
 
 Value fused_product(const Call& call) {
   DType dtype = result_type({&call[0], &call[1], &call[2]});
-  if (call.op.schema.target.starts_with("aten.addcdiv") && !is_fractional(dtype))
-    refuse(call, "takes floating types, not {}", torch_name(dtype));
+  const auto is_whole = [](const Value& v) {
+    const auto* t = v.get_if<TensorMeta>();
+    return t && !is_fractional(t->dtype);
+  };
+  if (call.op.schema.target.starts_with("aten.addcdiv") && is_whole(call[1]) && is_whole(call[2]))
+    refuse(call, "takes floating types, not two of {}", torch_name(call.tensor(1).dtype));
   return elementwise(call, dtype);
 }
 

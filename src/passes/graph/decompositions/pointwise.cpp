@@ -133,8 +133,10 @@ Decomposition scaled_by(double factor) {
   return [factor](Rewriter& r) -> Value { return r.mul(r["self"], factor); };
 }
 
+/// self + value * product. Of integers, eager takes the number without its fraction.
 Value add_scaled(Rewriter& r, const Value& product) {
-  const Value& value = r["value"];
+  Value value = r["value"];
+  if (value.is<double>() && !is_fractional(r.result().dtype)) value = static_cast<std::int64_t>(value.as_double());
   Value scaled = value == Value(1) ? product : Value(r.mul(product, value));
   return r.to(r.add(r["self"], scaled), r.result().dtype);
 }

@@ -176,6 +176,9 @@ class Cholesky : public MatrixBatch<T> {
     const int lda = leading(n_);
     if (n_) lapack_.potrf(upper_ ? "U" : "L", &n_, a, &lda, &info, 1);
     const std::ptrdiff_t n = n_;
+    // Not every LAPACK sees by itself that a matrix with NaN in it has no factors.
+    for (std::ptrdiff_t k = 0; k < n && info == 0; ++k)
+      if (a[k * n + k] != a[k * n + k]) info = static_cast<int>(k) + 1;
     x.fill(0, [&](int i, int j) { return (upper_ ? i > j : i < j) ? T(0) : a[j * n + i]; });
     x.number(1, info);
     return std::min(info, 0);
