@@ -1,10 +1,17 @@
 """Indices that data holds: negative ones count from the end where they do in eager, and others out of range fail."""
 
+import pathlib
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from coil_harness import difference
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "build/python"))
+coil = pytest.importorskip("coil", reason="the Python extension is not built")
 
 X, ROWS = torch.randn(5, 6), torch.randn(3, 6)
 
@@ -66,3 +73,17 @@ def test_a_permutation_that_is_known_counts_from_the_end():
     torch._dynamo.reset()
     reversed_rows = lambda x: x[-1 - torch.arange(x.shape[0])] + 1
     assert not difference(torch.compile(reversed_rows, backend="coil")(X), reversed_rows(X))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_packages_take_along_a_dimension_from_either_end(dtype):
+    class Takes(torch.nn.Module):
+        def forward(self, x, i):
+            return torch.take_along_dim(x, i, 1), torch.take_along_dim(x[:1], i, 1)
+
+    x, i = torch.randn(5, 4, dtype=dtype), torch.randint(-4, 4, (5, 3))
+    program = coil.compile(torch.export.export(Takes(), (x, i)))
+    for got, want in zip(program(x, i), Takes()(x, i), strict=True):
+        assert torch.equal(got, want)
+    with pytest.raises(RuntimeError, match="out of range"):
+        program(x, i - 4)
