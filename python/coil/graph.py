@@ -16,7 +16,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from . import _native, collectives, recurrent, triton_kernels
 from ._native import Literal
+from .nodes import value_of
 from .refusal import refuse
+from .writing_graphs import WritingGraphs
 
 
 @functools.cache
@@ -150,15 +152,9 @@ _HIGHER_ORDER = {
     *("invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast"),
 }
 
+
 # The higher-order operators whose graphs may write to what they are given: the graphs' argument names, and what the
 # names of operands begin with.
-_WRITING = {
-    "cond": (("true_fn", "false_fn"), ("operand",)),
-    "invoke_subgraph": (("subgraph",), ("arg",)),
-    "while_loop": (("cond_fn", "body_fn"), ("carried_input", "additional_input")),
-}
-
-
 def _has_complex(args):
     """Complex numbers among arguments."""
     return any(isinstance(a, complex) or (isinstance(a, (list, tuple)) and _has_complex(a)) for a in args)
@@ -188,11 +184,6 @@ def _plain_attention(node):
         for p, default in zip(places, (None, 0.0, False))
     )
     return None if rate else (*node.args[:3], mask, causal, node.kwargs.get("scale"))
-
-
-def _value(a):
-    """What tracing saw of an argument."""
-    return a.meta["val"] if isinstance(a, Node) else a
 
 
 def _plain_state(state):
@@ -422,7 +413,7 @@ class Translator:
     def attention(self, node, query, key, value, mask, causal, scale):
         meta = self.tensor(node.meta["val"][0])
         args = [self.argument(a) for a in (query, key, value, mask, 0.0, causal)]
-        shares_keys = _value(query).shape[1] != _value(key).shape[1]
+        shares_keys = value_of(query).shape[1] != value_of(key).shape[1]
         made = self.native.call(
             "aten.scaled_dot_product_attention.default",
             args,
@@ -509,7 +500,7 @@ class Translator:
             self.nodes[node] = self.call(node, node.target, node.args, value)
             return
         made = self.nodes[tensor]
-        if self.tensor(_value(tensor)) != self.tensor(value):  # eager's gives back the tensor as it lies in memory
+        if self.tensor(value_of(tensor)) != self.tensor(value):  # eager's gives back the tensor as it lies in memory
             made = self.native.call(
                 "aten.clone.default",
                 [made],
@@ -567,7 +558,7 @@ class Translator:
 
     def is_foreign(self, node, operation, value, args):
         """Whether a call takes or gives tensors of a type that Coil has no kernels for."""
-        values = [value, *map(_value, node.all_input_nodes)]
+        values = [value, *map(value_of, node.all_input_nodes)]
         if _is_complex(values) or _has_complex((*args, *node.kwargs.values())):
             return self.hand_over_complex
         return _is_narrow(values) and not _is_view(operation)
@@ -644,7 +635,8 @@ class Translator:
         wrapping off.
         """
         if isinstance(operation, torch._ops.HigherOrderOperator):
-            return self.writing_graphs(node, operation)
+            WritingGraphs(self, node, operation).run()
+            return
         kwargs = {k: self.argument(v) for k, v in node.kwargs.items()}
         meta = self.meta(node.meta["val"], node.name)
         target = target_name(operation)
@@ -658,83 +650,6 @@ class Translator:
             meta,
             node.meta.get("stack_trace") or "",
         )
-
-    def writing_graphs(self, node, operation):
-        """An operator whose graphs write to what they are given, on copies of that: the graphs give what they leave
-        there as further results, which are written to the copies.
-        """
-        name, given = operation.name(), node.kwargs
-        if name not in _WRITING:
-            raise _native.Error(
-                f"%{node.name}: {name} with graphs that write to what they are given is not supported; let them "
-                "give the values as results"
-            )
-        graphs, leads = _WRITING[name]
-        where = node.meta.get("stack_trace") or ""
-
-        def call(target, args, value, kwargs=None):
-            return self.native.call(
-                target, args, kwargs or {}, f"{node.name}_{target.split('.')[1]}", self.meta(value, node.name), where
-            ), value
-
-        def view(base, key):
-            if f"_{key}_slice_dim" in given:
-                args = [given[f"_{key}_slice_{part}"] for part in ("dim", "start", "end")]
-                return call(
-                    "aten.slice.Tensor",
-                    [base[0], *map(self.argument, args)],
-                    torch.ops.aten.slice.Tensor(base[1], *map(_value, args)),
-                )
-            if f"_{key}_size" in given:
-                args = [given[f"_{key}_{part}"] for part in ("size", "stride", "storage_offset")]
-                return call(
-                    "aten.as_strided.default",
-                    [base[0], *map(self.argument, args)],
-                    torch.as_strided(base[1], *torch.fx.node.map_arg(args, _value)),
-                )
-            return base
-
-        bases = [call("aten.clone.default", [self.nodes[b]], b.meta["val"].clone()) for b in given["_all_bases"]]
-        operands, views, counts = [], {}, []
-        for lead in leads:
-            begin = len(operands)
-            while f"_{(key := f'{lead}{len(operands) - begin}')}_base_index" in given or key in given:
-                if key in given:
-                    operands.append(self.argument(given[key]))
-                else:
-                    views[len(operands)] = view(bases[given[f"_{key}_base_index"]], key)
-                    operands.append(views[len(operands)][0])
-            counts.append(len(operands) - begin)
-        carried, order = counts[0], None
-        if name == "while_loop":  # what it writes to is carried from turn to turn
-            if any(k < carried for k in views):
-                raise _native.Error(
-                    f"%{node.name}: a while_loop that writes to what it carries is not supported; let it give "
-                    "the values as results"
-                )
-            order = [*range(carried), *views, *(k for k in range(carried, len(operands)) if k not in views)]
-            operands, carried = [operands[k] for k in order], carried + len(views)
-        bodies = []
-        for g in graphs:
-            body = functools.reduce(getattr, given[g].target.split("."), self.gm)
-            bodies.append(
-                self.nested(
-                    f"{given[g].target}_writing".replace(".", "_"), body, () if g == "cond_fn" else tuple(views), order
-                )
-            )
-        results = list(node.meta["val"][: len(node.meta["val"]) - len(bases)])
-        left = [v.clone() for _, v in views.values()]
-        args = {
-            "cond": lambda: [self.argument(given["pred"]), *bodies, operands],
-            "invoke_subgraph": lambda: [*bodies, name, *operands],
-            "while_loop": lambda: [*bodies, operands[:carried], operands[carried:]],
-        }[name]()
-        made, _ = call(f"higher_order.{name}", args, [*results, *left])
-        items = [call("_operator.getitem", [made, i], value)[0] for i, value in enumerate([*results, *left])]
-        for (target, value), item in zip(views.values(), items[len(results) :]):
-            call("aten.copy_.default", [target, item, False], value)
-        for user in node.users:
-            self.nodes[user] = [*items[: len(results)], *(base for base, _ in bases)][user.args[1]]
 
     def result_of_effect(self, node, effect, index):
         token, several = self.effects[effect]

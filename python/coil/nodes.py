@@ -6,6 +6,11 @@ import operator
 import torch
 
 
+def value_of(a):
+    """What tracing saw of an argument."""
+    return a.meta["val"] if isinstance(a, torch.fx.Node) else a
+
+
 def is_pointwise(node):
     return node.op == "call_function" and torch.Tag.pointwise in getattr(node.target, "tags", ())
 

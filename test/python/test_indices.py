@@ -76,14 +76,12 @@ def test_a_permutation_that_is_known_counts_from_the_end():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
-def test_packages_take_along_a_dimension_from_either_end(dtype):
+def test_packages_take_along_a_dimension_modulo_its_size(dtype):
     class Takes(torch.nn.Module):
         def forward(self, x, i):
             return torch.take_along_dim(x, i, 1), torch.take_along_dim(x[:1], i, 1)
 
-    x, i = torch.randn(5, 4, dtype=dtype), torch.randint(-4, 4, (5, 3))
+    x, i = torch.randn(5, 4, dtype=dtype), torch.randint(-9, 9, (5, 3))
     program = coil.compile(torch.export.export(Takes(), (x, i)))
     for got, want in zip(program(x, i), Takes()(x, i), strict=True):
         assert torch.equal(got, want)
-    with pytest.raises(RuntimeError, match="out of range"):
-        program(x, i - 4)

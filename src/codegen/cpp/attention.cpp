@@ -62,11 +62,6 @@ void add_log_values(const AttentionSpec& spec, device::Values& values) {
 
 int attention_block(const Toolchain& toolchain) { return 2 * toolchain.lanes; }
 
-long attention_extent(const Toolchain& toolchain, long batch, long heads, long queries) {
-  long block = attention_block(toolchain);
-  return batch * heads * ((queries + block - 1) / block);
-}
-
 std::string attention_kernel(const Toolchain& toolchain, const AttentionSpec& spec, std::string_view symbol) {
   const int lanes = toolchain.lanes;
   const bool pairs = spec.dtype == DType::BF16 && lanes == 16 &&

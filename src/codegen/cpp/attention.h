@@ -57,9 +57,6 @@ enum class AttentionScalar {
 /// Queries in one unit of work.
 int attention_block(const Toolchain&);
 
-/// The kernel's extent: Batch * Heads * ceil(Queries / attention_block).
-long attention_extent(const Toolchain&, long batch, long heads, long queries);
-
 /// The text of `extern "C" void SYMBOL(void* const* buffers, const long* scalars, long begin, long end)`, to be
 /// compiled behind `prelude(lanes, prelude_names(text))`. Buffers: q, k, v, the mask if there is one, out, the
 /// logarithms if asked for. Heads is a multiple of KeyHeads (grouped-query attention: query head h reads key head h /

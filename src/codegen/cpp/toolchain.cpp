@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "codegen/binary_cache.h"
+#include "support/complaint.h"
 #include "support/cpu.h"
 #include "support/error.h"
 #include "support/file.h"
@@ -57,20 +58,6 @@ void add_isa_flags(std::vector<std::string>& flags, std::string_view isa) {
     flags.push_back(fmt::format("-m{}", isa.substr(at + 1, end - at - 1)));
     at = end;
   }
-}
-
-/// The line of a compiler's output that says what is wrong.
-std::string first_complaint(const std::string& text) {
-  std::size_t begin = 0;
-  std::string first;
-  while (begin < text.size()) {
-    std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::string line = text.substr(begin, end - begin);
-    if (line.find("error:") != std::string::npos || line.find("Error:") != std::string::npos) return line;
-    if (first.empty()) first = line;
-    begin = end + 1;
-  }
-  return first.empty() ? "it said nothing" : first;
 }
 
 std::vector<std::byte> compile_one(const Toolchain& toolchain, const std::string& source, const fs::path& folder,

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "codegen/binary_cache.h"
+#include "support/complaint.h"
 #include "support/error.h"
 #include "support/hash.h"
 #include "support/parallel.h"
@@ -67,17 +68,6 @@ void open_builtins(const fs::path& nvrtc) {
     if (name.starts_with("libnvrtc-builtins.so") || name.starts_with("libnvrtc-builtins-"))
       ::dlopen(entry.path().c_str(), RTLD_NOW | RTLD_GLOBAL);
   }
-}
-
-std::string first_complaint(const std::string& log) {
-  std::size_t begin = 0;
-  while (begin < log.size()) {
-    const std::size_t end = std::min(log.find('\n', begin), log.size());
-    std::string line = log.substr(begin, end - begin);
-    if (line.find("error") != std::string::npos) return line;
-    begin = end + 1;
-  }
-  return log.empty() ? "it said nothing" : log.substr(0, log.find('\n'));
 }
 
 }  // namespace

@@ -35,7 +35,8 @@ template <class T, int R> C_FN void c_circle(int i, T& c, T& s) {
 }
 // The transform of R points, in place.
 template <int R> struct c_points {
-  // Of an odd number: pairs of points from both ends meet the same cosine, and sines of both signs.
+  // This general form is for odd R. Points k and R - k are multiplied by the same cosines and by sines of opposite
+  // sign, so their sum and their difference are all that is needed of them.
   template <class T> static C_METHOD void transform(T* re, T* im) {
     constexpr int H = R / 2;
     T sum_re[H], sum_im[H], less_re[H], less_im[H];
@@ -66,7 +67,7 @@ template <int R> struct c_points {
 template <> struct c_points<1> {
   template <class T> static C_METHOD void transform(T*, T*) {}
 };
-// Of a power of two: its even points and its odd ones.
+// The transform of R points for a power of two, made of the transforms of its even points and of its odd points.
 template <int R> struct c_halves {
   template <class T> static C_METHOD void transform(T* re, T* im) {
     constexpr int H = R / 2;

@@ -44,7 +44,7 @@ C_FN u32 c_put_f16_pair(f32 x, f32 y) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(y), "f"(x));
   return r;
 }
-// Of two numbers at once: the conversion of one alone takes the slow way of special functions.
+// The instruction converts two numbers at once. The one for a single number runs at the slow rate of special functions.
 C_FN u16 c_put_bf16(f32 x) { return (u16)c_put_bf16_pair(x, 0.0f); }
 C_FN u16 c_put_f16(f32 x) { return (u16)c_put_f16_pair(x, 0.0f); }
 C_FN f32 c_ex2(f32 x) {
@@ -97,7 +97,7 @@ C_FN u64 c_nanoseconds() {
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
   return t;
 }
-// Of memory that other devices write to and read: each half, eight bytes, is whole wherever it is seen.
+// Sixteen bytes of memory that other devices read and write. Each half, eight bytes, is written and seen as a whole.
 struct alignas(16) c_line {
   u32 low, first, high, second;
 };

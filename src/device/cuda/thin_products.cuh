@@ -16,8 +16,8 @@ template <class Make> C_FN uint4 c_eight(const c_made<Make>& m, i64 row, i64 col
   return eight;
 }
 
-// Of a matrix whose columns are dense, a warp has pieces of 32 elements of 16 C columns: a thread has eight neighbours
-// of each eighth column, and of its rows.
+// The share of a warp in a matrix whose columns are dense: 16 C columns, of which it loads 32 rows at a time. A thread
+// holds eight neighbouring elements of every eighth column, and the same eight rows of the other operand.
 template <int C, int T> struct c_thin_along {
   static constexpr int columns = 16 * C, depth = 32, of_thread = 8, tiles = C;
   uint4 eights[C][2], rows[T];
@@ -53,8 +53,9 @@ template <int C, int T> struct c_thin_along {
   static C_METHOD int column(int c, int e) { return c * 16 + e / 2 * 8 + threadIdx.x % 32 / 4; }
 };
 
-// Of a matrix whose rows are dense, pieces of 16 elements of 64 columns: a thread has four rows of eight neighbouring
-// columns, of which the units take two at a time, and four neighbours of its rows.
+// The same for a matrix whose rows are dense: 64 columns, of which a warp loads 16 rows at a time. A thread holds four
+// rows of eight neighbouring columns, which the matrix units take two at a time, and the same four rows of the other
+// operand.
 template <int T> struct c_thin_across {
   static constexpr int columns = 64, depth = 16, of_thread = 4, tiles = 4;
   uint4 eights[4];

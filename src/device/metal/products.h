@@ -92,8 +92,8 @@ template <class S> struct c_places {
     p[at] = S::put(x);
   }
 };
-// The other way round, for the gradient of a convolution's weight: channels of results by their places, one image after
-// the other; and filters as a result.
+// The operands of the gradient of a convolution's weight: a matrix of the results' channels by their places, one image
+// after the other, whose product with the patches gives the filters.
 template <class S> struct c_slopes {
   const device typename S::element* p;
   c_window w;

@@ -54,7 +54,7 @@ def load_runtime():
 RUNTIME = load_runtime()
 
 
-# Of torch's process groups, which are there beside this program, whatever the runtime has.
+# Exchanges that torch's process groups carry out, whether or not the runtime has them.
 EXCHANGES = {
     "all_reduce",
     "all_gather",

@@ -91,7 +91,7 @@ class UserKernel:
         if interpreted:
             from triton.runtime.interpreter import InterpretedFunction
 
-            # Those of the text, which has further ones in modules that it makes for them.
+            # Kernels that this text defines, also in the modules that it makes for some of them.
             scopes = [names, *(vars(v) for v in names.values() if type(v) is type(itertools) and not v.__spec__)]
             made = {}
             for scope in scopes:

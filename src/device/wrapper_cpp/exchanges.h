@@ -11,7 +11,8 @@ struct CommPlace {
   void free() { data.at = nullptr; }
 };
 
-/// That memory: the first run makes it, together with the other ranks, and each run finds the same places in it.
+/// Memory that all ranks of a group reach. The first run makes it, together with the other ranks; later runs find the
+/// same places in it.
 class Comm {
  public:
   Comm(const char* group, size_t bytes, const char* plan) : group_(group), bytes_(bytes), plan_(plan) {}

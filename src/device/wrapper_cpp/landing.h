@@ -1,4 +1,4 @@
-// Of programs over a GPU and the CPU: values that come to the host while the host goes on.
+// For programs over a GPU and the CPU: copies of values to the host that end while the host goes on.
 #pragma once
 #include "memory_gpu.h"
 

@@ -32,7 +32,7 @@ Value nonzero(const Call& call) {
 
 Value bincount(const Call& call) {
   const TensorMeta& self = call.tensor(0);
-  if (self.rank() != 1 || is_floating(self.dtype))
+  if (self.rank() != 1 || !is_integral(self.dtype))
     refuse(call, "takes integers in one dimension, not sizes {} of {}", show(self.sizes), torch_name(self.dtype));
   const Value* weights = given(call, "weights");
   const DType dtype = !weights ? DType::I64 : weights->as_tensor().dtype == DType::F32 ? DType::F32 : DType::F64;

@@ -223,9 +223,16 @@ Value scatter(const Call& call) {
   return dense;
 }
 
+Value row_write(const Call& call) {
+  const DType own = call.tensor(0).dtype, given = call["source"].as_tensor().dtype;
+  if (own != given) refuse(call, "is given {} for {}", torch_name(given), torch_name(own));
+  return dense_self(call);
+}
+
 Value index_select(const Call& call) {
   const TensorMeta &self = call.tensor(0), &where = call["index"].as_tensor();
   if (where.rank() > 1) refuse(call, "index has rank {}", where.rank());
+  if (self.rank() == 0 && where.rank() == 1) require_equal(call, where.sizes[0], 1, "number of indices to a scalar");
   Exprs sizes = self.sizes;
   std::size_t dim = dim_argument(call, self.rank());
   if (!sizes.empty()) sizes[dim] = where.rank() == 1 ? where.sizes[0] : Expr(1);
@@ -290,7 +297,7 @@ void register_indexing() {
   define_each(kIndexPut, index_put);
   define_each(kIndexPutInPlace, in_place(index_put));
   define_with_twins(kScatters, scatter);
-  define_with_twins(kRowWrites, dense_self);
+  define_with_twins(kRowWrites, row_write);
   define_with_twins(kWritesByIndex, kept_layout);
   define_with_twins(kMaskedWrites, masked_write);
   define_each(kSearch, search);

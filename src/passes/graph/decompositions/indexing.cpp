@@ -58,12 +58,6 @@ Value index_fill(Rewriter& r) {
 Value unsafe_index(Rewriter& r) { return r.call("aten.index.Tensor", r.node->args); }
 Value unsafe_index_put(Rewriter& r) { return r.call("aten.index_put.default", r.node->args); }
 
-/// Indices into a dimension of this size, counted from its start where they are negative and count from the end.
-Value from_either_end(Rewriter& r, const Value& indices, Expr size) {
-  const Value from_start = r.call("aten.add.Tensor", {indices, size});
-  return r.where(r.call("aten.lt.Scalar", {indices, 0}), from_start, indices);
-}
-
 Value take_along_dim(Rewriter& r) {
   Value self = r["self"], indices = r["indices"];
   if (!r.has("dim")) {
@@ -74,7 +68,8 @@ Value take_along_dim(Rewriter& r) {
   auto at = static_cast<std::size_t>(d);
   Exprs sizes = r.result().sizes;
   sizes[at] = r.meta(self).sizes[at];
-  indices = from_either_end(r, indices, sizes[at]);
+  // Eager takes indices modulo the size here.
+  indices = r.call("aten.remainder.Scalar", {indices, sizes[at]});
   return r.call("aten.gather.default", {r.expand(self, sizes), d, r.expand(indices, r.result().sizes)});
 }
 

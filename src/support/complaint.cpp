@@ -1,0 +1,17 @@
+#include "support/complaint.h"
+
+#include <sstream>
+
+namespace coil {
+
+std::string first_complaint(const std::string& output) {
+  std::istringstream lines(output);
+  std::string first;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("error") != std::string::npos || line.find("Error:") != std::string::npos) return line;
+    if (first.empty()) first = line;
+  }
+  return first.empty() ? "it said nothing" : first;
+}
+
+}  // namespace coil

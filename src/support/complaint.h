@@ -1,0 +1,10 @@
+// What a compiler says is wrong.
+#pragma once
+#include <string>
+
+namespace coil {
+
+/// The line of a compiler's output that says what is wrong: the first that tells of an error, else the first at all.
+std::string first_complaint(const std::string& output);
+
+}  // namespace coil
