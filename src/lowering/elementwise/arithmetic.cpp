@@ -21,7 +21,6 @@ Element min_of(Element a, Element b) { return is_bool(a) ? a & b : minimum(a, b)
 Element is_true(Element v) { return v.cast(DType::Bool); }
 
 Element divide(Element a, Element b, const ops::Value& rounding) {
-  if (rounding.is_none()) return a / b;
   if (rounding.as_string() == "floor") return floor_div(a, b);
   return is_floating(a.dtype()) ? trunc(a / b) : trunc_div(a, b);
 }
@@ -53,17 +52,10 @@ const std::pair<std::string_view, Unary> kUnary[] = {
     {"abs", abs},
     {"neg", [](Element a) { return -a; }},
     {"positive", [](Element a) { return a; }},
-    {"sign", sign},
-    {"sgn", sign},
     {"sqrt", sqrt},
     {"rsqrt", rsqrt},
     {"reciprocal", recip},
-    {"floor", floor},
-    {"ceil", ceil},
-    {"trunc", trunc},
     {"fix", trunc},
-    {"round", round_even},
-    {"frac", [](Element a) { return a - trunc(a); }},
     {"square", [](Element a) { return mul(a, a); }},
     {"exp", exp},
     {"exp2", exp2},
@@ -103,6 +95,17 @@ const std::pair<std::string_view, Unary> kUnary[] = {
        return where(isnan(a), a, where(gt(a, 0.0), -a * log(a), where(eq(a, 0.0), a.number(0), a.number(-INFINITY))));
      }},
     {"bitwise_not", [](Element a) { return !a; }},
+};
+
+/// Functions that jump.
+const std::pair<std::string_view, Unary> kSteps[] = {
+    {"floor", floor},
+    {"ceil", ceil},
+    {"trunc", trunc},
+    {"round", round_even},
+    {"sign", sign},
+    {"sgn", sign},
+    {"frac", [](Element a) { return a - trunc(a); }},
 };
 
 /// Predicates of the input in its own type, giving bool.
@@ -162,14 +165,12 @@ const std::pair<std::string_view, Binary> kBinary[] = {
     {"heaviside.default", heaviside},
 };
 
-const std::pair<std::string_view, Binary> kDivisions[] = {
+const std::pair<std::string_view, Binary> kRemainders[] = {
     {"fmod.Tensor", fmod},
     {"fmod.Scalar", fmod},
     {"remainder.Tensor", remainder},
     {"remainder.Scalar", remainder},
     {"remainder.Scalar_Tensor", remainder},
-    {"floor_divide.default", floor_div},
-    {"floor_divide.Scalar", floor_div},
 };
 
 /// Comparisons of both inputs in their promoted type, giving bool.
@@ -195,9 +196,11 @@ LoweringFunction in_result_type(Unary f) {
   };
 }
 
+/// Of the value as it would be stored: in 16 bits, what is almost 1 is 1, and what is large is infinite.
 LoweringFunction in_own_type(Unary f) {
   return [f](Context& ctx, const ops::Values& args) -> Lowered {
-    return result(ctx, f(element(ctx, ctx.tensor(args[0]), ctx.result().sizes)));
+    const TensorBox box = ctx.tensor(args[0]);
+    return result(ctx, f(element(ctx, box, ctx.result().sizes).cast(box.dtype())));
   };
 }
 
@@ -208,12 +211,25 @@ LoweringFunction in_result_type(Binary f) {
   };
 }
 
-LoweringFunction of_division(Binary f) {
+/// An operand of a division that rounds, in the result's type as it would be stored: the quotient jumps.
+Element rounded_operand(Context& ctx, const ops::Value& arg) {
+  const DType stored = ctx.result().dtype;
+  const Element x = operand(ctx, arg, ctx.result().sizes, register_type(stored));
+  return is_floating(stored) ? x.cast(stored) : x;
+}
+
+LoweringFunction of_remainder(Binary f) {
   return [f](Context& ctx, const ops::Values& args) -> Lowered {
-    const DType t = register_type(ctx.result().dtype);
-    const Element a = operand(ctx, args[0], ctx.result().sizes, t), b = operand(ctx, args[1], ctx.result().sizes, t);
-    return result(ctx, f(a, divisor(ctx, b)));
+    return result(ctx, f(rounded_operand(ctx, args[0]), divisor(ctx, rounded_operand(ctx, args[1]))));
   };
+}
+
+/// A quotient that is made whole. A number to divide by stays what it is, as in eager.
+Lowered whole_quotient(Context& ctx, const ops::Values& args, const ops::Value& rounding) {
+  const DType t = register_type(ctx.result().dtype);
+  const Element b =
+      ctx.optional_tensor(args[1]) ? rounded_operand(ctx, args[1]) : operand(ctx, args[1], ctx.result().sizes, t);
+  return result(ctx, divide(rounded_operand(ctx, args[0]), divisor(ctx, b), rounding));
 }
 
 LoweringFunction in_promoted_type(Binary f) {
@@ -248,14 +264,14 @@ std::optional<double> known_number(const ops::Value& arg) {
 
 Lowered division(Context& ctx, const ops::Values& args) {
   const DType t = register_type(ctx.result().dtype);
-  const Element a = operand(ctx, args[0], ctx.result().sizes, t);
   const bool exact = args.size() <= 2 || args[2].is_none();
+  if (!exact) return whole_quotient(ctx, args, args[2]);
+  const Element a = operand(ctx, args[0], ctx.result().sizes, t);
   // Eager multiplies by the inverse of a number on a GPU (aten/src/ATen/native/cuda/BinaryDivTrueKernel.cu).
   if (const auto divisor = known_number(args[1]);
-      divisor && exact && is_floating(t) && ctx.target().has(target::Feature::ThreadGrids))
+      divisor && is_floating(t) && ctx.target().has(target::Feature::ThreadGrids))
     return result(ctx, a * (t == DType::F32 ? 1.0f / static_cast<float>(*divisor) : 1.0 / *divisor));
-  const Element b = divisor(ctx, operand(ctx, args[1], ctx.result().sizes, t));
-  return result(ctx, divide(a, b, args.size() > 2 ? args[2] : ops::Value(ops::None{})));
+  return result(ctx, a / operand(ctx, args[1], ctx.result().sizes, t));
 }
 
 /// x^n by repeated squaring.
@@ -381,8 +397,13 @@ void add_arithmetic(Table& t) {
   };
   for (auto& [name, f] : kUnary) t[aten(name)] = in_result_type(f);
   for (auto& [name, f] : kPredicates) t[aten(name)] = in_own_type(f);
+  for (auto& [name, f] : kSteps) t[aten(name)] = in_own_type(f);
   for (auto& [name, f] : kBinary) t[fmt::format("aten.{}", name)] = in_result_type(f);
-  for (auto& [name, f] : kDivisions) t[fmt::format("aten.{}", name)] = of_division(f);
+  for (auto& [name, f] : kRemainders) t[fmt::format("aten.{}", name)] = of_remainder(f);
+  for (const char* name : {"aten.floor_divide.default", "aten.floor_divide.Scalar"})
+    t[name] = [](Context& ctx, const ops::Values& args) {
+      return whole_quotient(ctx, args, ops::Value(std::string("floor")));
+    };
   for (auto& [name, f] : kComparisons) t[aten(name, "Tensor")] = t[aten(name, "Scalar")] = in_promoted_type(f);
   for (auto& [name, f] : kLogical) t[aten(name)] = in_promoted_type(f);
   t["aten.add.Tensor"] = t["aten.add.Scalar"] = sum_with_alpha(false, 1);

@@ -104,13 +104,18 @@ Lowered mean(Context& ctx, const Values& args) {
   return result(ctx, element(ctx, sum, axes.sizes) / count_value(ctx, axes, t));
 }
 
-Lowered arg_extreme(Context& ctx, const TensorBox& box, ReductionKind kind) {
-  const Axes axes = call_axes(ctx, box);
-  return reduce_over(ctx, box, axes, kind, register_type(box.dtype()));
+/// The first place of the extreme among the values as they would be stored: in 16 bits, more of them are equal.
+TensorBox arg_extreme(Context& ctx, const TensorBox& box, const Axes& axes, ReductionKind kind) {
+  const DType stored = box.dtype();
+  return reduce_over(ctx, box, axes, kind, register_type(stored),
+                     [stored](Element x) { return is_floating(stored) ? x.cast(stored) : x; });
 }
 
 LoweringFunction position(ReductionKind kind) {
-  return [kind](Context& ctx, const Values& args) { return arg_extreme(ctx, ctx.tensor(args[0]), kind); };
+  return [kind](Context& ctx, const Values& args) -> Lowered {
+    const TensorBox box = ctx.tensor(args[0]);
+    return arg_extreme(ctx, box, call_axes(ctx, box), kind);
+  };
 }
 
 /// The bits of all elements, as f64 or as 64-bit integers, by exclusive or.
@@ -132,7 +137,7 @@ LoweringFunction value_and_position(ReductionKind value, ReductionKind position)
     const Axes axes = call_axes(ctx, box);
     const DType t = register_type(box.dtype());
     return std::vector<TensorBox>{finished(ctx, reduce_over(ctx, box, axes, value, t), ctx.result(0)),
-                                  reduce_over(ctx, box, axes, position, t)};
+                                  arg_extreme(ctx, box, axes, position)};
   };
 }
 

@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <optional>
 #include <unordered_set>
 
 #include "fx/infer.h"
 #include "ops/registry.h"
 #include "passes/graph/metadata.h"
 #include "passes/graph/passes.h"
+#include "support/error.h"
 
 namespace coil::passes {
 
@@ -101,14 +103,76 @@ bool is_recorded_wrongly(const Node& n, sym::ShapeEnv& env) {
   return has_extra_dimension((*recorded)[1], inferred[1]) || has_extra_dimension((*recorded)[2], inferred[2]);
 }
 
+/// Operators whose results torch's tracing lays out by what it writes them out in, where eager's kernels lay them out
+/// otherwise: as the operands lie, or not at all as they do.
+bool may_lie_otherwise(const Node& n) {
+  constexpr std::string_view kTargets[] = {"aten.index.Tensor",
+                                           "aten.floor_divide.default",
+                                           "aten.div.Tensor_mode",
+                                           "aten.copysign.Tensor",
+                                           "aten.pow.Scalar",
+                                           "aten.isin.Tensor_Tensor",
+                                           "aten.isin.Tensor_Scalar",
+                                           "aten.isin.Scalar_Tensor",
+                                           "aten.index_fill.int_Scalar",
+                                           "aten.index_fill.int_Tensor",
+                                           "aten.log_sigmoid_forward.default"};
+  return std::ranges::find(kTargets, n.target) != std::end(kTargets);
+}
+
+/// What is recorded, with the strides that were inferred.
+Value with_strides_of(const Value& recorded, const Value& inferred) {
+  const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>();
+  if (r && i && r->rank() == i->rank()) {
+    sym::TensorMeta meta = *r;
+    meta.strides = i->strides;
+    return meta;
+  }
+  const auto *rs = recorded.get_if<Values>(), *is = inferred.get_if<Values>();
+  if (!rs || !is || rs->size() != is->size()) return recorded;
+  Values all;
+  for (std::size_t k = 0; k < rs->size(); ++k) all.push_back(with_strides_of((*rs)[k], (*is)[k]));
+  return all;
+}
+
+/// The record of a call with eager's strides; none where they are recorded, or where more than them differs.
+std::optional<Value> with_eagers_strides(const Node& n, sym::ShapeEnv& env) {
+  try {
+    const Value inferred = fx::infer(n, env);
+    Value laid_out = with_strides_of(n.meta.value, inferred);
+    if (agree(env, laid_out, n.meta.value) || !agree(env, inferred, laid_out)) return std::nullopt;
+    return laid_out;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+/// A view that eager's strides do not allow was traced from a reshape, and copies.
+void reshape_where_no_view_is(Node& n, sym::ShapeEnv& env) {
+  if (!n.is_call("aten.view.default")) return;
+  try {
+    fx::infer(n, env);
+  } catch (const Error&) {
+    n.target = "aten.reshape.default";
+    n.op = ops::find(n.target);
+  }
+}
+
 bool is_inferable(const Node& n) { return n.op ? static_cast<bool>(n.op->shape) : n.is_call("_operator.getitem"); }
 
 }  // namespace
 
 void correct_records(fx::GraphModule& module) {
-  std::unordered_set<const Node*> follows;  // calls with an argument whose metadata changed
+  std::unordered_set<const Node*> follows;      // calls with an argument whose metadata changed
+  std::unordered_set<const Node*> lie_as_well;  // calls with an argument whose strides alone changed
   for (Node* n = module.graph.first(); n; n = n->next()) {
     if (n->opcode != fx::Opcode::CallFunction || !is_inferable(*n)) continue;
+    if (lie_as_well.contains(n)) reshape_where_no_view_is(*n, *module.env);
+    if (lie_as_well.contains(n) || may_lie_otherwise(*n))
+      if (auto laid_out = with_eagers_strides(*n, *module.env)) {
+        n->meta.value = std::move(*laid_out);
+        lie_as_well.insert(n->users().begin(), n->users().end());
+      }
     if (!follows.contains(n) && !is_recorded_wrongly(*n, *module.env)) continue;
     Value inferred = fx::infer(*n, *module.env);
     if (has_wrong_sizes(*n)) {
