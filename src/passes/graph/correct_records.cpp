@@ -1,12 +1,10 @@
 #include <algorithm>
-#include <optional>
 #include <unordered_set>
 
 #include "fx/infer.h"
 #include "ops/registry.h"
 #include "passes/graph/metadata.h"
 #include "passes/graph/passes.h"
-#include "support/error.h"
 
 namespace coil::passes {
 
@@ -103,20 +101,16 @@ bool is_recorded_wrongly(const Node& n, sym::ShapeEnv& env) {
   return has_extra_dimension((*recorded)[1], inferred[1]) || has_extra_dimension((*recorded)[2], inferred[2]);
 }
 
-/// Operators whose results torch's tracing lays out by what it writes them out in, where eager's kernels lay them out
-/// otherwise: as the operands lie, or not at all as they do.
+/// Whether eager's kernels may lay out a call's result otherwise than torch records it, which goes by what tracing
+/// writes the operator out in.
 bool may_lie_otherwise(const Node& n) {
-  constexpr std::string_view kTargets[] = {"aten.index.Tensor",
-                                           "aten.floor_divide.default",
-                                           "aten.div.Tensor_mode",
-                                           "aten.copysign.Tensor",
-                                           "aten.pow.Scalar",
-                                           "aten.isin.Tensor_Tensor",
-                                           "aten.isin.Tensor_Scalar",
-                                           "aten.isin.Scalar_Tensor",
-                                           "aten.index_fill.int_Scalar",
-                                           "aten.index_fill.int_Tensor",
-                                           "aten.log_sigmoid_forward.default"};
+  constexpr std::string_view kTargets[] = {
+      "aten.index.Tensor",         "aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor",
+      "aten.floor_divide.default", "aten.div.Tensor_mode",       "aten.copysign.Tensor",
+      "aten.pow.Scalar",           "aten.isin.Tensor_Tensor",    "aten.isin.Tensor_Scalar",
+      "aten.isin.Scalar_Tensor"};
+  // This one is dense on a CPU alone.
+  if (n.is_call("aten.log_sigmoid_forward.default")) return n.args[0].as_node()->tensor().device.is_host();
   return std::ranges::find(kTargets, n.target) != std::end(kTargets);
 }
 
@@ -135,44 +129,30 @@ Value with_strides_of(const Value& recorded, const Value& inferred) {
   return all;
 }
 
-/// The record of a call with eager's strides; none where they are recorded, or where more than them differs.
-std::optional<Value> with_eagers_strides(const Node& n, sym::ShapeEnv& env) {
-  try {
-    const Value inferred = fx::infer(n, env);
-    Value laid_out = with_strides_of(n.meta.value, inferred);
-    if (agree(env, laid_out, n.meta.value) || !agree(env, inferred, laid_out)) return std::nullopt;
-    return laid_out;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+/// Whether nothing but the caller sees a value or its items. What was traced of others takes its strides for granted.
+bool is_result_alone(const Node& n) {
+  return std::ranges::all_of(n.users(), [](const Node* user) {
+    return user->opcode == fx::Opcode::Output || (user->is_call("_operator.getitem") && is_result_alone(*user));
+  });
 }
 
-/// A view that eager's strides do not allow was traced from a reshape, and copies.
-void reshape_where_no_view_is(Node& n, sym::ShapeEnv& env) {
-  if (!n.is_call("aten.view.default")) return;
-  try {
-    fx::infer(n, env);
-  } catch (const Error&) {
-    n.target = "aten.reshape.default";
-    n.op = ops::find(n.target);
-  }
+/// Records a call and its items with eager's strides, where nothing else of the record differs.
+void take_eagers_strides(Node& n, sym::ShapeEnv& env) {
+  const Value inferred = fx::infer(n, env);
+  Value laid_out = with_strides_of(n.meta.value, inferred);
+  if (agree(env, laid_out, n.meta.value) || !agree(env, inferred, laid_out)) return;
+  n.meta.value = std::move(laid_out);
+  for (Node* item : n.users())
+    if (item->opcode == fx::Opcode::CallFunction) item->meta.value = fx::infer(*item, env);
 }
 
 bool is_inferable(const Node& n) { return n.op ? static_cast<bool>(n.op->shape) : n.is_call("_operator.getitem"); }
 
-}  // namespace
-
-void correct_records(fx::GraphModule& module) {
-  std::unordered_set<const Node*> follows;      // calls with an argument whose metadata changed
-  std::unordered_set<const Node*> lie_as_well;  // calls with an argument whose strides alone changed
+void correct_graph(fx::GraphModule& module, bool is_program) {
+  std::unordered_set<const Node*> follows;  // calls with an argument whose metadata changed
   for (Node* n = module.graph.first(); n; n = n->next()) {
     if (n->opcode != fx::Opcode::CallFunction || !is_inferable(*n)) continue;
-    if (lie_as_well.contains(n)) reshape_where_no_view_is(*n, *module.env);
-    if (lie_as_well.contains(n) || may_lie_otherwise(*n))
-      if (auto laid_out = with_eagers_strides(*n, *module.env)) {
-        n->meta.value = std::move(*laid_out);
-        lie_as_well.insert(n->users().begin(), n->users().end());
-      }
+    if (is_program && may_lie_otherwise(*n) && is_result_alone(*n)) take_eagers_strides(*n, *module.env);
     if (!follows.contains(n) && !is_recorded_wrongly(*n, *module.env)) continue;
     Value inferred = fx::infer(*n, *module.env);
     if (has_wrong_sizes(*n)) {
@@ -186,7 +166,11 @@ void correct_records(fx::GraphModule& module) {
     n->meta.value = agree(*module.env, inferred, retyped) ? std::move(retyped) : std::move(inferred);
     follows.insert(n->users().begin(), n->users().end());
   }
-  for (auto& [name, subgraph] : module.subgraphs) correct_records(*subgraph);
+  for (auto& [name, subgraph] : module.subgraphs) correct_graph(*subgraph, false);
 }
+
+}  // namespace
+
+void correct_records(fx::GraphModule& module) { correct_graph(module, true); }
 
 }  // namespace coil::passes

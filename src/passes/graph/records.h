@@ -33,9 +33,10 @@ inline constexpr GraphPass kOutlineVmap{
 inline constexpr GraphPass kRemoveNoops{
     "remove-noops", "Wrappers of regions, casts to the same type and operators that do nothing in inference go.",
     on_graph<remove_noops>};
-inline constexpr GraphPass kCorrectRecords{
-    "correct-records", "Metadata that a version of torch records wrongly is computed anew, with all that follows.",
-    on_graph<correct_records>};
+inline constexpr GraphPass kCorrectRecords{"correct-records",
+                                           "Types, sizes and strides that torch records otherwise than eager has them "
+                                           "are computed anew, with all that follows.",
+                                           on_graph<correct_records>};
 inline constexpr GraphPass kExpandLoops{
     "expand-loops", "while_loop_stack_output and associative_scan become the loops that lowering has.",
     on_graph<expand_loops>};
