@@ -153,8 +153,6 @@ _HIGHER_ORDER = {
 }
 
 
-# The higher-order operators whose graphs may write to what they are given: the graphs' argument names, and what the
-# names of operands begin with.
 def _has_complex(args):
     """Complex numbers among arguments."""
     return any(isinstance(a, complex) or (isinstance(a, (list, tuple)) and _has_complex(a)) for a in args)

@@ -79,16 +79,21 @@ def _sized(op):
     return call
 
 
+def _in_place_of(op, call):
+    """`call`, which does what the operator does, with what the extension asks of one."""
+    call._schema = op._schema
+    if hasattr(op, "may_keep_arguments"):
+        call.may_keep_arguments = True
+    return call
+
+
 def _flat(op):
     """An operator that gives lists among several results: what they hold counts as results of its own."""
 
     def call(*args, **kwargs):
         return [item for r in op(*args, **kwargs) for item in (r if isinstance(r, (list, tuple)) else [r])]
 
-    call._schema = op._schema
-    if hasattr(op, "may_keep_arguments"):
-        call.may_keep_arguments = True
-    return call
+    return _in_place_of(op, call)
 
 
 def _take(ticket):
@@ -107,10 +112,7 @@ def _with_numbers(op, numbers):
     def call(*args, **kwargs):
         return op(*(plain(i, a) for i, a in enumerate(args)), **{k: plain(k, v) for k, v in kwargs.items()})
 
-    call._schema = op._schema
-    if hasattr(op, "may_keep_arguments"):
-        call.may_keep_arguments = True
-    return call
+    return _in_place_of(op, call)
 
 
 # Namespaces, torch's own and Coil's, whose operators keep nothing of what they are given, and whose results are ready

@@ -242,6 +242,8 @@ std::optional<Expr> as_expression(Element at) {
 
 }  // namespace
 
+Element as_stored(Element x, DType stored) { return is_floating(stored) ? x.cast(stored) : x; }
+
 Element from_either_end(Context& ctx, Element index, Expr size, const std::vector<sym::LoopVar>& loops) {
   const Element at = index.cast(DType::I64);
   if (const auto e = as_expression(at)) {

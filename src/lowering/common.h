@@ -123,6 +123,8 @@ bool lies_in_vectors(const BufferView&, std::int64_t bytes);
 /// A library operand for an operation that takes it in any layout. If the operand is a range of each dimension of a
 /// computed value, the layout of that value stays open until layouts are chosen (ir/relayout.h).
 BufferView open_operand(Context&, const TensorBox&);
+/// A float as it would be stored in this type, to which 16 bits round it; what is no float as it is.
+Element as_stored(Element, DType);
 /// An I64 index into a dimension of this size, counted from its start where it is negative and counts from the end.
 Element from_either_end(Context&, Element index, Expr size, const std::vector<sym::LoopVar>& loops);
 /// An index that is data, as an index expression. The value is checked against `size` and joins `indirect`, and the

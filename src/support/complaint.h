@@ -4,7 +4,8 @@
 
 namespace coil {
 
-/// The line of a compiler's output that says what is wrong: the first that tells of an error, else the first at all.
+/// The line of a compiler's output that says what is wrong: the first with `error:`, else one that speaks of an error,
+/// as NVRTC's may without a colon, else the first at all.
 std::string first_complaint(const std::string& output);
 
 }  // namespace coil

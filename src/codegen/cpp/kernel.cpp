@@ -709,7 +709,7 @@ Kernel Printer::finish() {
   }
   for (std::size_t i = 0; i < arguments_.scalars().size(); ++i)
     text += fmt::format("  const i64 s{0} = scalars[{0}];\n", i);
-  if (may_fail_) text += fmt::format("  i64* const status = (i64*)buffers[{}];\n", buffers.size());
+  if (may_fail()) text += fmt::format("  i64* const status = (i64*)buffers[{}];\n", buffers.size());
   text += head_;
   text += (nest_.partition ? "  {\n" : "  for (i64 w = begin; w < end; ++w) {\n") + body_ + "  }\n";
   if (!streamed_.empty()) text += "  c_stream_end(past);\n";
@@ -725,7 +725,7 @@ Kernel Printer::finish() {
   const double point =
       nest_.partition ? work / static_cast<double>(std::max<std::int64_t>(1, env().hint_or(extent_, 1))) : work;
   k.grain = std::max<std::int64_t>(1, static_cast<std::int64_t>(32768.0 / std::max(point, 1.0)));
-  k.may_fail = may_fail_;
+  k.may_fail = may_fail();
   if (may_divide_by_zero_)
     k.failure = checks_indices_ ? "an index read from a tensor is out of range, or an integer is divided by zero"
                                 : "ZeroDivisionError: an integer is divided by zero";

@@ -268,6 +268,7 @@ class Printer {
   std::optional<std::string> condition(Expr e);
   Local check_index(Scalar n);
   Local require(Scalar n);
+  bool may_fail() const { return checks_indices_ || may_divide_by_zero_; }
   /// Whether an index out of range ends the kernel (it is then -1): so in a scatter if only the place of the store
   /// depends on the index.
   bool ends_at(Scalar) const;
@@ -329,7 +330,7 @@ class Printer {
   std::vector<std::vector<Scalar>> scopes_{{}};
   std::unordered_map<Scalar, std::size_t> depth_;
   int level_ = 0;
-  bool in_loop_ = false, tail_ = false, may_fail_ = false, checks_indices_ = false, may_divide_by_zero_ = false;
+  bool in_loop_ = false, tail_ = false, checks_indices_ = false, may_divide_by_zero_ = false;
 
   KernelArguments arguments_;
   Expr extent_ = 1;

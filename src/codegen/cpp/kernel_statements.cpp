@@ -336,7 +336,7 @@ void Printer::scatter(const Statement& s) {
         line(fmt::format("if (__builtin_expect({} < 0, 0)) {{ *status = 1; return; }}", indirect[i]));
   if (by_status)
     line("if (__builtin_expect(*status != 0, 0)) return;");
-  else if (may_fail_)
+  else if (may_fail())
     head_ += "  if (*status != 0) return;\n";
   if (!nest_.partition) {
     combine_at(s, indirect);

@@ -385,7 +385,7 @@ bool Printer::ends_at(Scalar n) const {
 }
 
 Printer::Local Printer::check_index(Scalar n) {
-  may_fail_ = checks_indices_ = true;
+  checks_indices_ = true;
   const Local x = name(n->args[0]);
   const std::string size = text(n->index[0]);
   if (!x.varying && ends_at(n)) return {fmt::format("coil_place({}, {})", x.name, size), false};
@@ -394,7 +394,7 @@ Printer::Local Printer::check_index(Scalar n) {
 }
 
 Printer::Local Printer::require(Scalar n) {
-  may_fail_ = may_divide_by_zero_ = true;
+  may_divide_by_zero_ = true;
   const Local x = name(n->args[0]), holds = name(n->args[1]);
   if (holds.varying)
     line(fmt::format("c_require({}, {}, status);", holds.name, tail_ ? "n" : "COIL_L"));

@@ -200,7 +200,7 @@ LoweringFunction in_result_type(Unary f) {
 LoweringFunction in_own_type(Unary f) {
   return [f](Context& ctx, const ops::Values& args) -> Lowered {
     const TensorBox box = ctx.tensor(args[0]);
-    return result(ctx, f(element(ctx, box, ctx.result().sizes).cast(box.dtype())));
+    return result(ctx, f(as_stored(element(ctx, box, ctx.result().sizes), box.dtype())));
   };
 }
 
@@ -214,8 +214,7 @@ LoweringFunction in_result_type(Binary f) {
 /// An operand of a division that rounds, in the result's type as it would be stored: the quotient jumps.
 Element rounded_operand(Context& ctx, const ops::Value& arg) {
   const DType stored = ctx.result().dtype;
-  const Element x = operand(ctx, arg, ctx.result().sizes, register_type(stored));
-  return is_floating(stored) ? x.cast(stored) : x;
+  return as_stored(operand(ctx, arg, ctx.result().sizes, register_type(stored)), stored);
 }
 
 LoweringFunction of_remainder(Binary f) {

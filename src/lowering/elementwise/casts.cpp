@@ -52,7 +52,7 @@ Lowered copy(Context& ctx, const ops::Values& args) {
   Element v = element(ctx, box, ctx.result().sizes);
   const DType from = box.dtype(), to = ctx.result().dtype;
   // What an integer or a bool is made of is rounded as it would be stored: in 16 bits, what is almost 1 is 1.
-  if (is_floating(from) && !is_floating(to)) v = v.cast(from);
+  if (!is_floating(to)) v = as_stored(v, from);
   // A float below zero is made the signed number first, as where eager runs; C++ leaves it open.
   if (to == DType::U64 && is_floating(from)) v = where(lt(v, 0.0), v.cast(DType::I64).cast(to), v.cast(to));
   return result(ctx, from == to ? v : v.cast(to));

@@ -107,8 +107,7 @@ Lowered mean(Context& ctx, const Values& args) {
 /// The first place of the extreme among the values as they would be stored: in 16 bits, more of them are equal.
 TensorBox arg_extreme(Context& ctx, const TensorBox& box, const Axes& axes, ReductionKind kind) {
   const DType stored = box.dtype();
-  return reduce_over(ctx, box, axes, kind, register_type(stored),
-                     [stored](Element x) { return is_floating(stored) ? x.cast(stored) : x; });
+  return reduce_over(ctx, box, axes, kind, register_type(stored), [stored](Element x) { return as_stored(x, stored); });
 }
 
 LoweringFunction position(ReductionKind kind) {

@@ -76,20 +76,32 @@ Value with_recorded_count(const Node& n, const Value& inferred) {
   return made;
 }
 
+/// What is recorded, with what `take` puts into each tensor's record from the one that was inferred.
+template <class Take>
+Value with(const Value& recorded, const Value& inferred, const Take& take) {
+  const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>();
+  if (r && i) {
+    sym::TensorMeta meta = *r;
+    take(meta, *i);
+    return meta;
+  }
+  const auto *rs = recorded.get_if<Values>(), *is = inferred.get_if<Values>();
+  if (!rs || !is || rs->size() != is->size()) return recorded;
+  Values all;
+  for (std::size_t k = 0; k < rs->size(); ++k) all.push_back(with((*rs)[k], (*is)[k], take));
+  return all;
+}
+
 /// What is recorded, sizes and all, with the types that were inferred.
 Value with_types_of(const Value& recorded, const Value& inferred) {
-  Value out = recorded;
-  if (const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>(); r && i) {
-    sym::TensorMeta meta = *r;
-    meta.dtype = i->dtype;
-    out = std::move(meta);
-  } else if (const auto* rs = recorded.get_if<Values>(), *is = inferred.get_if<Values>();
-             rs && is && rs->size() == is->size()) {
-    Values all;
-    for (std::size_t k = 0; k < rs->size(); ++k) all.push_back(with_types_of((*rs)[k], (*is)[k]));
-    out = std::move(all);
-  }
-  return out;
+  return with(recorded, inferred, [](sym::TensorMeta& meta, const sym::TensorMeta& i) { meta.dtype = i.dtype; });
+}
+
+/// What is recorded, with the strides that were inferred.
+Value with_strides_of(const Value& recorded, const Value& inferred) {
+  return with(recorded, inferred, [](sym::TensorMeta& meta, const sym::TensorMeta& i) {
+    if (meta.rank() == i.rank()) meta.strides = i.strides;
+  });
 }
 
 bool is_recorded_wrongly(const Node& n, sym::ShapeEnv& env) {
@@ -112,21 +124,6 @@ bool may_lie_otherwise(const Node& n) {
   // This one is dense on a CPU alone.
   if (n.is_call("aten.log_sigmoid_forward.default")) return n.args[0].as_node()->tensor().device.is_host();
   return std::ranges::find(kTargets, n.target) != std::end(kTargets);
-}
-
-/// What is recorded, with the strides that were inferred.
-Value with_strides_of(const Value& recorded, const Value& inferred) {
-  const auto *r = recorded.get_if<sym::TensorMeta>(), *i = inferred.get_if<sym::TensorMeta>();
-  if (r && i && r->rank() == i->rank()) {
-    sym::TensorMeta meta = *r;
-    meta.strides = i->strides;
-    return meta;
-  }
-  const auto *rs = recorded.get_if<Values>(), *is = inferred.get_if<Values>();
-  if (!rs || !is || rs->size() != is->size()) return recorded;
-  Values all;
-  for (std::size_t k = 0; k < rs->size(); ++k) all.push_back(with_strides_of((*rs)[k], (*is)[k]));
-  return all;
 }
 
 /// Whether nothing but the caller sees a value or its items. What was traced of others takes its strides for granted.

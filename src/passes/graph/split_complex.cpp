@@ -456,11 +456,10 @@ class Splitter {
       const Expr first = m_.env->simplify(meta.offset - base.tensor().offset * 2);
       return r.call("aten.as_strided.default", {pairs, meta.sizes, meta.strides, first});
     }
-    Exprs sizes = meta.sizes, strides = meta.strides;
-    for (Expr& s : strides) s = s * 2;
-    sizes.push_back(2), strides.push_back(1);
-    const Expr first = m_.env->simplify((meta.offset - base.tensor().offset) * 2);
-    return r.call("aten.view_as_complex.default", {r.call("aten.as_strided.default", {pairs, sizes, strides, first})});
+    const TensorMeta seen = pairs_of(meta);
+    const Expr first = m_.env->simplify(seen.offset - base.tensor().offset * 2);
+    return r.call("aten.view_as_complex.default",
+                  {r.call("aten.as_strided.default", {pairs, seen.sizes, seen.strides, first})});
   }
 
   /// Memory of complex numbers that lies as `meta` says: what it repeats, by steps of 0, is there once.
